@@ -123,3 +123,16 @@ def test_a_damaged_file_and_odd_units_are_one_sentence(tmp_path: Path) -> None:
     feet = written(tmp_path / "feet.tif", pixels, "EPSG:2263")
     with pytest.raises(ValueError, match=r"are in units of 0.3048 m: project it"):
         open_raster(feet)
+
+
+def test_coordinates_that_stretch_areas_are_refused(tmp_path: Path) -> None:
+    """Web Mercator has metres as its unit, which are .69 m of ground at 46.6 degrees: areas are twice too large."""
+    pixels = np.full((3, 20, 20), 9, np.uint8)
+    (x,), (y,) = warp.transform("EPSG:4326", "EPSG:3857", [8.5], [46.6])
+    path = written(tmp_path / "web.tif", pixels, "EPSG:3857", transform=rasterio.Affine(1, 0, x, 0, -1, y))
+    with pytest.raises(ValueError, match=r"\(EPSG:3857\) are 2\.12 times those on the ground here"):
+        open_raster(path)
+    for crs in ("EPSG:32632", "EPSG:3035", "EPSG:2056"):
+        (x,), (y,) = warp.transform("EPSG:4326", crs, [8.5], [46.6])
+        path = written(tmp_path / "local.tif", pixels, crs, transform=rasterio.Affine(1, 0, x, 0, -1, y))
+        assert open_raster(path).grid.pixel_area == 1

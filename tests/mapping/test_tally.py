@@ -5,7 +5,7 @@ import pytest
 
 from polariscope.mapping.harden import harden
 from polariscope.mapping.scores import pixel_scores
-from polariscope.mapping.tally import adjusted_areas, choose_thresholds, pixel_table, tally_of
+from polariscope.mapping.tally import adjusted_areas, choose_thresholds, mapped_counts, pixel_table, tally_of
 from polariscope.worlds.renderers.aerial import BACKGROUND, CLASSES, Aerial
 
 NAMES = ("landslide", "trail", "background")
@@ -28,7 +28,7 @@ def test_counts_give_the_confusion_of_the_map_at_every_threshold(threshold) -> N
         for true in range(3):
             for mapped in range(3):
                 assert confusion[n, true, mapped] == ((truth == true) & (hard == mapped)).sum()
-    mine = pixel_table(result, threshold)[0]
+    mine = pixel_table(confusion, NAMES, 2)[0]
     truth = np.concatenate([t for t, _ in several])
     hard = np.concatenate([harden(s / 250, np.asarray(threshold) + 1e-9, 2) for _, s in several])
     scores = pixel_scores(hard, truth, 2, of=0)
@@ -36,6 +36,19 @@ def test_counts_give_the_confusion_of_the_map_at_every_threshold(threshold) -> N
         (scores.precision, scores.recall, scores.f1, scores.iou)
     )
     assert mine.precision.low < mine.precision.value < mine.precision.high
+
+
+def test_thresholds_between_the_counted_ones_are_counted_on_the_map() -> None:
+    """At 5 %, counts in steps of 2 % would be those of a map at 4 %."""
+    several = blocks()
+    with pytest.raises(ValueError, match=r"multiples of 0.02; got 0.05"):
+        tally_of(several, NAMES, 2).confusions(0.05)
+    for truth, shares in several:
+        hard = np.where(shares[0] == 3, 255, harden(shares / 250, 0.05, 2))
+        counts = mapped_counts(truth, hard, 3)
+        for true in range(3):
+            for mapped in range(3):
+                assert counts[true, mapped] == ((truth == true) & (hard == mapped)).sum()
 
 
 @pytest.mark.spec("000/F117")
@@ -56,7 +69,7 @@ def test_planted_thresholds_are_recovered_and_the_band_holds_the_true_area() -> 
         assert chosen.by_class[c].value == pytest.approx(planted[c], abs=0.021)
         assert chosen.by_class[c].low - 0.021 <= planted[c] <= chosen.by_class[c].high + 0.021
     true = sum((truth != 2).sum() for truth, _ in several)
-    low, high = (result.areas(level)[:2].sum() for level in (chosen.matching.high, chosen.matching.low))
+    low, high = (result.confusions(level)[..., :2].sum() for level in (chosen.matching.high, chosen.matching.low))
     assert low - 0.03 * true <= true <= high + 0.03 * true, "the range of thresholds is a band of areas"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polariscope.atomic import atomic
-from polariscope.mapping.apply import NODATA, RasterMap
+from polariscope.mapping.apply import BYTES, NODATA, RasterMap
 from polariscope.mapping.exports import writing
 from polariscope.mapping.rasters import needs_geo
 
@@ -42,6 +43,32 @@ def change_of(first: RasterMap, second: RasterMap, names: tuple[str, ...]) -> Ch
         counts[:, -1] += [(mine & other).sum(), (other & ~mine).sum(), (mine & ~other).sum()]
     stable, gain, loss = counts * grid
     return Change((*names, "all classes"), stable, gain, loss)
+
+
+@dataclass(frozen=True, eq=False)
+class CommonGround:
+    """Pixels that have data in every one of several maps, with the sums of each map over them ``(maps, classes)``."""
+
+    valid: int
+    pixels: NDArray[np.int64]
+    probability: NDArray[np.float64]
+
+
+def common_ground(maps: Sequence[RasterMap]) -> CommonGround:
+    """The sums of maps of the same pixels over the ground that has data in all of them."""
+    for one in maps[1:]:
+        _same_ground(maps[0], one)
+    classes = maps[0].classes
+    pixels, probability = np.zeros((len(maps), classes), np.int64), np.zeros((len(maps), classes))
+    for top in range(0, maps[0].shape[0], ROWS):
+        rows = slice(top, top + ROWS)
+        labels = [one.read_labels(rows) for one in maps]
+        known = np.logical_and.reduce([own != NODATA for own in labels])
+        for number, (one, own) in enumerate(zip(maps, labels, strict=True)):
+            pixels[number] += np.bincount(own[known], minlength=classes)
+            shares = one.read_probabilities(rows)
+            probability[number] += [share[known].sum(dtype=np.int64) / BYTES for share in shares]
+    return CommonGround(int(pixels[0].sum()), pixels, probability)
 
 
 def write_change(first: RasterMap, second: RasterMap, path: Path | str) -> Path:

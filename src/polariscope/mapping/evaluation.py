@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from polariscope.findings import Chart, Column, Findings, Part, Records
 from polariscope.grammar import counted
@@ -27,6 +27,7 @@ from polariscope.mapping.tally import (
     block_counts,
     block_draws,
     choose_thresholds,
+    mapped_counts,
     pixel_table,
 )
 from polariscope.mapping.tiles import RasterTiles, tiles_inside
@@ -57,10 +58,19 @@ class MapEvaluation:
     accuracy: Estimate
     areas: dict[str, AdjustedAreas]
     """By scene."""
+    errors: dict[str, NDArray[np.int64]]
+    """The confusions of blocks by which a scene is corrected."""
+    seed: int
     pooled: tuple[str, ...]
     """Scenes with fewer than ten labelled blocks of their own, which are corrected by the errors of all."""
     held_out: bool
     """Whether the blocks were held out of the run\'s own training data; else they are all of another folder."""
+    mapped_alone: bool = False
+    """Whether tiles with background alone were left out of the blocks."""
+
+    def corrected(self, scene: str, pixels: ArrayLike, pixel_area: float) -> AdjustedAreas:
+        """Corrected areas of a part of a scene, from the mapped pixels of each class there."""
+        return adjusted_areas(self.errors[scene], pixels, pixel_area, self.names, seed=self.seed)
 
     def parts(self) -> list[Part]:
         def row(one: ClassScores) -> dict[str, Any]:
@@ -150,6 +160,12 @@ class MapEvaluation:
             else "The blocks are all labelled tiles of the given folder."
         )
         notes = [origin]
+        if self.mapped_alone:
+            notes.append(
+                "Blocks of background alone were left out: precision and corrected areas are too high for the whole "
+                "map. Train again with --keep mapped, which now holds out blocks of both kinds, or give labelled "
+                "ground of another folder."
+            )
         if self.tally.blocks < FEW_BLOCKS:
             notes.append(f"{self.tally.blocks} blocks are few: the intervals are wide, and may still be too narrow.")
         if self.pooled:
@@ -209,6 +225,7 @@ def evaluate_map(run: Run, result: MapResult, tiles: RasterTiles | None = None, 
     by_name = {one.scene.image.resolve(): one for one in result.maps}
     names, background = own.legend.names, own.legend.names.index(own.legend.background)
     counts: list[NDArray[np.int64]] = []
+    of_map: list[NDArray[np.int64]] = []
     origins: list[str] = []
     objects: dict[int | None, list[Agreement]] = {c: [] for c in [*range(len(names)), None] if c != background}
     scenes = blocks.folder.labelled
@@ -216,12 +233,12 @@ def evaluate_map(run: Run, result: MapResult, tiles: RasterTiles | None = None, 
         one = by_name.get(scenes[int(blocks.table.scene[n])].image.resolve())
         if one is None:
             continue
-        rows = slice(int(blocks.table.row[n]), int(blocks.table.row[n]) + blocks.size)
-        columns = slice(int(blocks.table.column[n]), int(blocks.table.column[n]) + blocks.size)
-        truth = blocks.target_of([n])[0]
+        rows, columns, inner = blocks.own_ground(n)
+        truth = blocks.target_of([n])[0][inner, inner]
         origins.append(one.scene.name)
         counts.append(block_counts(truth, np.asarray(one.map.probabilities[:, rows, columns]), len(names), background))
         mapped = np.asarray(one.map.labels[rows, columns]).astype(np.int64)
+        of_map.append(mapped_counts(truth, mapped, len(names)))
         truth = np.where(mapped == 255, -1, truth)
         for c, several in objects.items():
             several.append(object_scores(np.where(mapped == 255, background, mapped), truth, background, of=c))
@@ -232,16 +249,14 @@ def evaluate_map(run: Run, result: MapResult, tiles: RasterTiles | None = None, 
         )
     tally = Tally(np.array(counts), background, names)
     how = result.how
-    threshold = how.threshold
-    level: float | Sequence[float] = threshold if len(threshold) > 1 else threshold[0]
     halves = np.random.default_rng(seed).permutation(tally.blocks)
     first, second = halves[: len(halves) // 2], halves[len(halves) // 2 :]
     chosen = choose_thresholds(tally.chosen(first), seed)
-    confusions = tally.confusions(level)
+    confusions = np.array(of_map)
     total = confusions.sum(0)
     hits = np.trace(confusions, axis1=1, axis2=2).astype(float)
     accuracy = _ratio(hits, confusions.sum((1, 2)).astype(float), seed)
-    areas, pooled = {}, []
+    errors, areas, pooled = {}, {}, []
     for one in result.maps:
         if one.map.grid is None or one.empty:
             continue
@@ -249,14 +264,14 @@ def evaluate_map(run: Run, result: MapResult, tiles: RasterTiles | None = None, 
         of_scene = np.array([name == one.scene.name for name in origins])
         enough = of_scene.sum() >= FEW_BLOCKS
         pooled += [] if enough else [one.scene.name]
-        known = confusions[of_scene] if enough else confusions
+        errors[one.scene.name] = known = confusions[of_scene] if enough else confusions
         areas[one.scene.name] = adjusted_areas(known, one.map.sums.pixels, one.map.grid.pixel_area, names, seed=seed)
     return MapEvaluation(
-        run, names, threshold, tally, pixel_table(tally, level, seed),
+        run, names, how.threshold, tally, pixel_table(confusions, names, background, seed),
         [("all classes" if c is None else names[c], _summed(several)) for c, several in objects.items()],
-        chosen, pixel_table(tally.chosen(second), chosen.values, seed),
-        pixel_table(tally.chosen(second), level, seed), float(total.sum(1).max() / total.sum()), accuracy, areas,
-        tuple(pooled), tiles is None,
+        chosen, pixel_table(tally.chosen(second).confusions(chosen.values), names, background, seed),
+        pixel_table(confusions[second], names, background, seed), float(total.sum(1).max() / total.sum()), accuracy,
+        areas, errors, seed, tuple(pooled), tiles is None, blocks.keep == "mapped",
     )  # fmt: skip
 
 

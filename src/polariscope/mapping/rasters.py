@@ -25,6 +25,8 @@ GEOTIFF = (".tif", ".tiff")
 PICTURES = (".png", ".jpg", ".jpeg")
 NORTH_UP = 1e-9
 """Rotation terms of a transform up to which its rows run from west to east."""
+TRUE_AREA = 0.01
+"""Share by which areas in the coordinates may differ from those on the ground."""
 SQUARE = 1e-6
 """Relative difference of a pixel's sides up to which it is square."""
 Affine = tuple[float, float, float, float, float, float]
@@ -218,6 +220,12 @@ class GeoRaster:
             raise ValueError(f"{self.path}: its coordinates are in units of {factor:.4g} m: project it to metres first")
         if abs(a + e) > SQUARE * a:
             raise ValueError(f"{self.path}: the pixels are {a:g} x {-e:g} m, and square ones are needed: resample it")
+        stretched = _area_scale(file)
+        if abs(stretched - 1) > TRUE_AREA:
+            raise ValueError(
+                f"{self.path}: areas in its coordinates ({file.crs.to_string()}) are {stretched:.3g} times those on "
+                "the ground here: project it first, for example to its UTM zone (gdalwarp -t_srs)"
+            )
         return Grid(a, c, e, f, file.crs.to_wkt())
 
     @property
@@ -238,6 +246,28 @@ class GeoRaster:
 
     def read(self, row: int, column: int, height: int, width: int) -> NDArray[Any]:
         return _read_window(self.path, self._file, row, column, height, width)
+
+
+def _area_scale(file: Any) -> float:
+    """How many times larger areas are in the coordinates of a raster than on the ground, at its centre; 1 if that is
+    not known. Web Mercator stretches areas twofold at 45 degrees."""
+    from rasterio.crs import CRS
+    from rasterio.errors import RasterioError
+    from rasterio.warp import transform
+
+    left, bottom, right, top = file.bounds
+    x, y = (left + right) / 2, (bottom + top) / 2
+    try:
+        (longitude,), (latitude,) = transform(file.crs, CRS.from_epsg(4326), [x], [y])
+        if not (math.isfinite(longitude) and abs(latitude) < 90):
+            return 1.0
+        equal = CRS.from_dict(proj="laea", lat_0=latitude, lon_0=longitude, datum="WGS84", units="m")
+        corners = transform(file.crs, equal, [x - 50, x + 50, x + 50, x - 50], [y - 50, y - 50, y + 50, y + 50])
+    except RasterioError:
+        return 1.0
+    east, north = np.asarray(corners)
+    area = 0.5 * abs(east @ np.roll(north, -1) - north @ np.roll(east, -1))
+    return 100.0**2 / float(area) if math.isfinite(area) and area > 0 else 1.0
 
 
 @dataclass(frozen=True)

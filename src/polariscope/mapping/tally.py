@@ -49,18 +49,20 @@ class Tally:
         return Tally(self.counts[np.asarray(blocks)], self.background, self.names)
 
     def confusions(self, threshold: float | Sequence[float]) -> NDArray[np.int64]:
-        """Pixels ``(blocks, true class, mapped class)`` at one threshold, or one for each class: multiples of 2 %."""
+        """Pixels ``(blocks, true class, mapped class)`` at one threshold, or one for each class: multiples of 2 %.
+
+        At other thresholds the pixels of the map itself have to be counted (:func:`mapped_counts`).
+        """
         limits = thresholds_of(threshold, len(self.names), self.background)
+        steps = np.asarray(limits, float)[self.others] * STEPS
+        if np.abs(steps - np.rint(steps)).max(initial=0.0) > 1e-6:
+            raise ValueError(f"counts are known at thresholds that are multiples of {1 / STEPS:g}; got {threshold}")
         out = np.zeros((*self.counts.shape[:2], len(self.names)), np.int64)
         for c in self.others:
             first = round(float(limits[c]) * STEPS) + 1
             out[:, :, c] = self.counts[:, :, c, first:].sum(2)
             out[:, :, self.background] += self.counts[:, :, c, :first].sum(2)
         return out
-
-    def areas(self, threshold: float | Sequence[float]) -> Floats:
-        """Mapped pixels of each class."""
-        return np.asarray(self.confusions(threshold).sum((0, 1)), float)
 
 
 def tally_of(blocks: Sequence[tuple[NDArray[Any], NDArray[Any]]], names: Sequence[str], background: int) -> Tally:
@@ -86,6 +88,14 @@ def block_counts(truth: NDArray[Any], shares: NDArray[Any], classes: int, backgr
     return flat.reshape(classes, classes, STEPS + 1)
 
 
+def mapped_counts(truth: NDArray[Any], mapped: NDArray[Any], classes: int) -> NDArray[np.int64]:
+    """Pixels ``(true class, mapped class)`` of one block: true classes ``(h, w)``, -1 unlabelled, and those of the map,
+    255 without data."""
+    known = (truth >= 0) & (mapped != NODATA)
+    flat = np.bincount(truth[known] * classes + mapped[known].astype(np.int64), minlength=classes * classes)
+    return flat.reshape(classes, classes)
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A number with its 95 % interval over blocks; NaN where it has none."""
@@ -108,13 +118,15 @@ class ClassScores:
     """True pixels."""
 
 
-def pixel_table(tally: Tally, threshold: float | Sequence[float], seed: int = 0) -> list[ClassScores]:
-    """Scores by pixels: every class besides the background, and all of them against it."""
-    confusion = tally.confusions(threshold).astype(float)
-    k = len(tally.names)
-    sides = {tally.names[c]: _sides(confusion, [c], [c], k) for c in tally.others}
-    sides["all classes"] = _sides(confusion, tally.others, tally.others, k)
-    weights = block_draws(tally.blocks, seed)
+def pixel_table(confusions: ArrayLike, names: Sequence[str], background: int, seed: int = 0) -> list[ClassScores]:
+    """Scores by pixels ``(blocks, true class, mapped class)``: every class besides the background, and all of them
+    against it."""
+    confusion = np.asarray(confusions, float)
+    k = len(names)
+    others = [c for c in range(k) if c != background]
+    sides = {names[c]: _sides(confusion, [c], [c], k) for c in others}
+    sides["all classes"] = _sides(confusion, others, others, k)
+    weights = block_draws(len(confusion), seed)
     rows = []
     for name, blocks in sides.items():
         total, drawn = blocks.sum(0), weights @ blocks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -17,7 +17,9 @@ from polariscope.mapping.rasters import Raster, band_types, known_pixels
 from polariscope.mapping.scenes import SceneFolder
 from polariscope.registry import Settings
 from polariscope.worlds.factors import Factor, numbered
+from polariscope.worlds.splits import GroupSplit, Parts, Split, splits
 from polariscope.worlds.targets import Target
+from polariscope.worlds.view import inside
 from polariscope.worlds.world import World, worlds
 
 MOST_EMPTY = 0.6
@@ -56,7 +58,8 @@ class RasterTiles:
     stride: int = 0
     """Pixels from one tile to the next; the size if 0. Valid convolutions need the size less their margins."""
     keep: Literal["all", "mapped"] = "all"
-    """All tiles with a label, or only tiles with a class besides the background."""
+    """All tiles with a label, or only tiles with a class besides the background. Scores on held-out tiles of the latter
+    are those of such tiles alone; the split :class:`MappedTiles` leaves them out of the training only."""
     field: str = ""
     """The attribute of polygons that names their class."""
     fill: tuple[float, ...] = ()
@@ -202,6 +205,14 @@ class RasterTiles:
             for n in numbered(index, len(self))
         ])  # fmt: skip
 
+    def own_ground(self, n: int) -> tuple[slice, slice, slice]:
+        """Rows and columns of the ground that belongs to one tile alone, and their place in the tile: its centre where
+        tiles overlap (``stride``), because the rest is the ground of its neighbours."""
+        margin = max(0, self.size - (self.stride or self.size)) // 2
+        inner = slice(margin, self.size - margin)
+        row, column = int(self.table.row[n]), int(self.table.column[n])
+        return slice(row + inner.start, row + inner.stop), slice(column + inner.start, column + inner.stop), inner
+
     def _tile(self, n: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """The pixels of a tile as a network takes them, and which of them have data."""
         table = self.table
@@ -246,10 +257,30 @@ class RasterTiles:
         return mean, np.where(sd > 1e-6 * np.maximum(np.abs(mean), 1), sd, 1.0)
 
 
+@splits.register("mapped-tiles")
+@dataclass(frozen=True)
+class MappedTiles:
+    """Train only on tiles with a class besides the background; tiles of all kinds are held out, as a map has them."""
+
+    examples: ClassVar[tuple[Settings, ...]] = ()  # it needs tiles of rasters
+
+    of: Split = field(default_factory=lambda: GroupSplit("place"))
+
+    def parts(self, world: World) -> Parts:
+        parts = self.of.parts(world)
+        tiles = tiles_inside(world)
+        there = inside(world, RasterTiles, parts.train)
+        assert there is not None
+        names, background = tiles.legend.names, tiles.legend.background
+        others = [c for c, name in enumerate(names) if name != background]
+        mapped = tiles.table.counts[there[1]][:, others].sum(1) > 0
+        if not mapped.any():
+            raise ValueError(f"{tiles.path}: no training tile has a class besides {background}: train on all tiles")
+        return Parts(parts.train[mapped], parts.held_out)
+
+
 def tiles_inside(world: World) -> RasterTiles:
     """The tiles that a world of a map is made of; a sentence for another world."""
-    from polariscope.worlds.view import inside
-
     found = inside(world, RasterTiles)
     if found is None:
         raise ValueError("this run was not trained on tiles of rasters: train one with polariscope map train FOLDER")

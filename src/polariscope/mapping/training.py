@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from polariscope.findings import Column, Curves, Findings, Part, Records
 from polariscope.grammar import counted
 from polariscope.lab.store import Run, Store
-from polariscope.mapping.tiles import RasterTiles, tiles_inside
+from polariscope.mapping.tiles import MappedTiles, RasterTiles, tiles_inside
 from polariscope.nets.normalised import NormalisedConfig
 from polariscope.nets.unet import Padding, UNet, UNetConfig
 from polariscope.objectives.segment import BACKGROUND_WEIGHT, Segment, class_weights
@@ -123,7 +123,7 @@ def map_config(
     # A run goes on with its own classes, of which a new valley may lack some.
     classes = () if start is None else tiles_inside(config_of(start).world).legend.names
     place = str(Path(folder).expanduser().resolve())  # the same folder is the same training, wherever one stands
-    tiles = RasterTiles(place, how.size, stride, how.keep, how.field, pixel=how.pixel, classes=classes)
+    tiles = RasterTiles(place, how.size, stride, field=how.field, pixel=how.pixel, classes=classes)
     if not tiles.legend.background:
         raise ValueError(
             f"{folder}: no class is the background, and a map needs one: name the class of everything else in "
@@ -153,6 +153,11 @@ def map_config(
 def split_of(tiles: RasterTiles, how: MapTraining) -> Split:
     if not 0 <= how.share < 1 or (how.share == 0 and how.hold_out != "places"):
         raise ValueError(f"--share is {how.share:g}: give a number between 0 and 1")
+    split = _held_out_by(tiles, how)
+    return MappedTiles(split) if how.keep == "mapped" else split
+
+
+def _held_out_by(tiles: RasterTiles, how: MapTraining) -> Split:
     if how.hold_out == "places":
         return GroupSplit("place", how.share)
     if len(tiles.years) < 2:

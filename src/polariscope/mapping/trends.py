@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from polariscope.findings import Chart, Column, Findings, Part, Records
 from polariscope.lab.store import Run
 from polariscope.mapping.areas import HECTARE, decimals
-from polariscope.mapping.change import Change, change_of, write_change
+from polariscope.mapping.change import Change, CommonGround, change_of, common_ground, write_change
 from polariscope.mapping.evaluation import MapEvaluation, without_nan
 from polariscope.mapping.scene_maps import MapResult, SceneMap, relative
 from polariscope.mapping.trend import Trend, trend
 from polariscope.report.mapping_figures import draw_areas, draw_increases
 
 ALL = "all classes"
+ALIKE = 0.01
+"""Share by which the ground of years may differ where it cannot be compared pixel by pixel."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +43,10 @@ class RegionTrend:
     change_file: Path | None
     problem: str = ""
     """The reason why there is no change raster."""
+    ground: str = ""
+    """Which ground the areas are of, where not every year has data on all of it."""
+    whole: bool = True
+    """Whether the areas of all years are of the same ground."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,13 +126,16 @@ class MapTrend:
             grown = line.relative_increase
             size = "its increase is undefined" if not np.isfinite(grown) else f"{100 * grown:+.0f} %{interval}"
             kind = "Mapped area" if one.corrected is None else "Corrected area"
-            sentences.setdefault(kind, []).append(f"{one.region}, {one.years[0]} to {one.years[-1]}: {size}")
+            doubt = "" if one.whole else " (of different ground, see the notes)"
+            sentences.setdefault(kind, []).append(f"{one.region}, {one.years[0]} to {one.years[-1]}: {size}{doubt}")
         return " ".join(f"{kind}: {'; '.join(several)}." for kind, several in sentences.items())
 
     @property
     def notes(self) -> list[str]:
         notes = [f"{name} is left out of the trend: no pixel has data." for name in self.left_out]
         for one in self.regions:
+            if one.ground:
+                notes.append(one.ground)
             if len(one.years) < 3:
                 notes.append(f"{one.region} was mapped in two years: a line through two points has no error.")
             if one.corrected is None:
@@ -173,10 +182,19 @@ def _region(
         rows = np.array([np.asarray(one)[kinds] for one in values]) / HECTARE
         return np.column_stack([rows, rows.sum(1)])
 
-    mapped, full = (table([one.map.areas()[side] for one in maps.values()]) for side in (0, 1))
+    shared, ground = _shared(region, maps)
+    assert first.map.grid is not None
+    pixel = first.map.grid.pixel_area
+    if shared is None:
+        mapped, full = (table([one.map.areas()[side] for one in maps.values()]) for side in (0, 1))
+    else:
+        mapped, full = table(list(shared.pixels * pixel)), table(list(shared.probability * pixel))
     corrected = low = high = None
     if evaluation is not None:
         estimates = [evaluation.areas[one.scene.name] for one in maps.values()]
+        if shared is not None:
+            there = zip(maps.values(), shared.pixels, strict=True)
+            estimates = [evaluation.corrected(one.scene.name, pixels, pixel) for one, pixels in there]
         corrected = table([one.area for one in estimates])
         # Of all classes together: the background is what is left, so its interval is theirs.
         whole = np.array([one.area.sum() for one in estimates]) / HECTARE
@@ -193,7 +211,40 @@ def _region(
             file = write_change(first.map, last.map, folder / f"change-{region}.tif")
     except ValueError as error:
         problem = str(error)
-    return RegionTrend(region, years, names, mapped, full, corrected, low, high, lines, change, file, problem)
+    return RegionTrend(
+        region, years, names, mapped, full, corrected, low, high, lines, change, file, problem, ground,
+        shared is not None or not ground,
+    )  # fmt: skip
+
+
+def _shared(region: str, maps: Mapping[int, SceneMap]) -> tuple[CommonGround | None, str]:
+    """The ground that has data in all years, if some year lacks data somewhere, and a sentence about it."""
+    several = [one.map for one in maps.values()]
+    if all(one.sums.valid == one.shape[0] * one.shape[1] == several[0].sums.valid for one in several):
+        return None, ""
+    covered = [one.sums.valid * one.grid.pixel_area / HECTARE for one in several if one.grid is not None]
+    listed = ", ".join(f"{year}: {area:.4g} ha" for year, area in zip(maps, covered, strict=True))
+    try:
+        shared = common_ground(several)
+    except ValueError:
+        if max(covered) - min(covered) <= ALIKE * max(covered):
+            return None, ""
+        return None, (
+            f"The images of {region} cover different ground ({listed}) and have other pixels, so part of the trend is "
+            "that of the ground: warp them to one grid."
+        )
+    if not shared.valid:
+        return (
+            None,
+            f"No ground of {region} has data in every year ({listed}), so part of the trend is that of the ground.",
+        )
+    if all(one.sums.valid == shared.valid for one in several):
+        return None, ""
+    area = shared.valid * several[0].grid.pixel_area / HECTARE  # type: ignore[union-attr]
+    return (
+        shared,
+        f"Areas and trend of {region} are those of the {area:.4g} ha that have data in every year ({listed}).",
+    )
 
 
 def _areas_figure(one: RegionTrend) -> Any:
