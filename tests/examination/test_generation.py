@@ -225,6 +225,21 @@ def test_the_ends_of_a_range_are_inside_it() -> None:
     assert len(_unreachable({"x": 0.0999}, scale, ends, ends)) == 1
 
 
+@pytest.mark.parametrize("offset", [0.0, 300.0, 1e4, 1e6])
+def test_offsets_do_not_change_what_is_near(offset: float) -> None:
+    """Of numbers like 10,000.3, squares in single precision have lost the distances."""
+    generator = np.random.default_rng(0)
+    known, held, samples = (torch.from_numpy(generator.normal(size=(n, 3))) for n in (500, 200, 100))
+    apart = torch.cdist(samples, known, compute_mode="donot_use_mm_for_euclid_dist")
+    numbers, distances, _ = neighbourhood(*((part + offset).double() for part in (known, held, samples)))
+    assert (numbers == apart.argmin(1).numpy()).mean() > 0.9, "each column has a scale of its own"
+    shifted = neighbourhood(*((part + offset).float() for part in (known, held, samples + 6)))
+    assert shifted[2].all()
+    near = neighbourhood(*((part + offset).float() for part in (known, held, samples)))
+    assert near[2].mean() < 0.2
+    np.testing.assert_allclose(near[1], distances, atol=0.2 if offset > 1e5 else 0.01)
+
+
 def test_a_constant_column_of_large_numbers_decides_nothing() -> None:
     """A decoder misses a column that is 1000 everywhere by a tenth of a percent; that makes no sample far."""
     points = np.random.default_rng(0).normal(size=(500, 3)) * [1.0, 1.0, 0.0] + [0.0, 0.0, 1000.0]

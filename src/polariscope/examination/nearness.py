@@ -21,12 +21,14 @@ def neighbourhood(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
     """The nearest training example of each sample, its distance on standardised columns, and whether this distance
     counts as far."""
-    flat = known.flatten(1)
-    scale = torch.from_numpy(usual_scale(flat.double().numpy())).to(flat)
-    scaled = flat / scale
+    flat = known.flatten(1).double()
+    # Centred, and in double precision: distances are differences of squares, which offsets would swallow.
+    mean, scale = flat.mean(0), torch.from_numpy(usual_scale(flat.numpy()))
+    scaled = (flat - mean) / scale
 
     def nearest(x: Tensor) -> tuple[Tensor, Tensor]:
-        nearest = [torch.cdist(part / scale, scaled).min(1) for part in x.flatten(1).split(1024)]
+        parts = x.flatten(1).double().split(1024)
+        nearest = [torch.cdist((part - mean) / scale, scaled).min(1) for part in parts]
         return torch.cat([one.values for one in nearest]), torch.cat([one.indices for one in nearest])
 
     apart, numbers = nearest(samples)

@@ -235,7 +235,7 @@ def _factor_changes(
     some = z1[torch.from_numpy(generator.integers(len(z1), size=32))]
     codes = torch.cat([walk0[:, None].expand(-1, 32, -1), some[None].expand(len(walk0), -1, -1)], 2)
     out = decoded(subject, codes.flatten(0, 1), shape).flatten(1)
-    nearest = torch.cdist(out, images).argmin(1).numpy()
+    nearest = torch.cdist(out.double(), images.double()).argmin(1).numpy()
     table = factors[nearest].reshape(len(walk0), 32, -1)
     ranges = np.maximum([factor.size - 1 for factor in world.factors], 1)
     z0 = np.abs(table[-1] - table[0]).mean(axis=0) / ranges
