@@ -106,3 +106,17 @@ def test_overlapping_tiles_own_their_centres(valley: Path) -> None:
     assert (seen[4:-4, 4:-4] == 1).all()
     rows, columns, inner = RasterTiles(str(valley), 16).own_ground(1)
     assert (rows, columns, inner) == (slice(0, 16), slice(16, 32), slice(0, 16))
+
+
+def test_large_label_values_are_classes_of_their_own(valley: Path) -> None:
+    """In six digits, 1110001 and 1110002 are the same number."""
+    rasterio = pytest.importorskip("rasterio")
+    file = valley / "labels" / "a_2016.tif"
+    with rasterio.open(file) as before:
+        about, values = before.profile | {"dtype": "uint32"}, before.read().astype(np.uint32) + 1110000
+    with rasterio.open(file, "w", **about) as after:
+        after.write(values)
+    (valley / "classes.toml").unlink()
+    tiles = RasterTiles(str(valley), 16)
+    assert tiles.legend.names == ("1110001", "1110002", "background")
+    assert tiles.table.counts.sum(0).tolist() == [SIDE**2 / 4, 3 * SIDE**2 / 4, 0]

@@ -198,7 +198,8 @@ def test_floats_of_few_values_are_labels_and_of_many_are_continuous():
     labels = as_labels(factors)
     assert labels.sizes[0] == 40
     assert labels.sizes[1] <= 20
-    assert not is_continuous(np.arange(100)[:, None]).any()
+    assert not is_continuous(np.arange(100)[:, None] % 50).any()
+    assert is_continuous(np.arange(100)[:, None]).all(), "whole numbers that hardly come again are quantities"
 
 
 def test_splits_are_disjoint_seeded_and_as_large_as_there_are_samples():

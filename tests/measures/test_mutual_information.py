@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import digamma
 from sklearn.feature_selection import mutual_info_classif
+from sklearn.metrics import mutual_info_score
 
 from polariscope.measures.mutual_information import information_floor, label_information, permutation_floor
 
@@ -85,6 +86,17 @@ def test_ties_are_no_ratio_of_zeros() -> None:
     assert label_information(x, x) == pytest.approx(1)
     mixed = label_information(x, np.arange(100) % 2)
     assert mixed == pytest.approx(0, abs=1e-9)
+
+
+def test_many_equal_samples_are_counted() -> None:
+    """A variable of few values has neighbours at distance 0 in every class: their numbers are the information."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(4000) % 2
+    noisy = np.where(rng.random(4000) < 0.1, 1 - labels, labels)
+    for x in (noisy, np.rint(rng.normal(size=4000) + 2 * labels)):
+        plug_in = mutual_info_score(x, labels) / np.log(2)
+        assert 0.3 < plug_in < 0.7
+        assert label_information(x, labels) == pytest.approx(plug_in, abs=0.01)
 
 
 def test_a_point_is_not_its_own_neighbour() -> None:

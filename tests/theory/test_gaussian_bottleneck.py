@@ -198,3 +198,11 @@ def test_the_prediction_bound_is_tight_for_the_best_decoder_and_below_for_others
 def test_bad_input_is_refused_in_a_sentence(call, sentence) -> None:
     with pytest.raises(ValueError, match=sentence):
         call()
+
+
+def test_too_few_samples_have_no_information_of_their_own() -> None:
+    """With as many variables as samples the correlation matrix is singular: rounding had given 35 to 73."""
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match="6 variables needs more than 6 samples; got 6"):
+        correlation_information(rng.normal(size=(6, 3)), rng.normal(size=(6, 3)))
+    assert np.isfinite(correlation_information(rng.normal(size=(8, 3)), rng.normal(size=(8, 3))))

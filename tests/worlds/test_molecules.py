@@ -327,6 +327,19 @@ def test_other_files_that_are_wrong_are_refused(tmp_path, name, text, sentence) 
         read_molecules(written(tmp_path / name, text))
 
 
+def test_an_extended_file_says_which_columns_are_positions(tmp_path) -> None:
+    comment = "Properties=species:S:1:forces:R:3:tags:I:1:pos:R:3 gap=2.5"
+    text = f"2\n{comment}\nO 9 9 9 1 0 0 0.1\nH 8 8 8 2 0 0.75 -0.5\n"
+    molecules = read_molecules(written(tmp_path / "a.xyz", text))
+    assert molecules.positions[0].tolist() == [[0, 0, 0.1], [0, 0.75, -0.5]]
+    assert molecules.properties["gap"].tolist() == [2.5]
+    for wrong in ("species:S:1", "species:S:1:pos:R", "pos:R:3:forces:R:3"):
+        with pytest.raises(ValueError, match="line 2 describes the columns of atoms as"):
+            read_molecules(written(tmp_path / "b.xyz", text.replace("species:S:1:forces:R:3:tags:I:1:pos:R:3", wrong)))
+    with pytest.raises(ValueError, match="line 3 has an atom without coordinates"):
+        read_molecules(written(tmp_path / "c.xyz", f"1\n{comment}\nO 9 9 9 1 0 0\n"))
+
+
 def flat(elements: str, bonds: list[tuple[int, int]], dimension: str = "  ") -> str:
     places = np.random.default_rng(0).normal(size=(len(elements), 2))
     atoms = [f"{x:10.4f}{y:10.4f}{0:10.4f} {s:<3} 0  0" for s, (x, y) in zip(elements, places, strict=True)]

@@ -115,6 +115,11 @@ def _is_number(value: str) -> bool:
     return True
 
 
+def _word_of(value: float) -> str:
+    """The name of a class that is a number: all digits of a whole one."""
+    return str(int(value)) if float(value).is_integer() else f"{value:g}"
+
+
 def _values_of(path: Path, field: str) -> list[str]:
     if path.suffix.lower() in VECTORS:
         return sorted(set(_read_vector(path, field)[1]))
@@ -125,7 +130,7 @@ def _values_of(path: Path, field: str) -> list[str]:
         part = raster.read(top, 0, min(512, raster.shape[1] - top), raster.shape[2])
         values |= set(np.unique(part).tolist())
     values -= set() if raster.nodata is None else {raster.nodata}
-    return sorted(tags.get(int(value), f"{value:g}") for value in values if not math.isnan(value))
+    return sorted(tags.get(int(value), _word_of(value)) for value in values if not math.isnan(value))
 
 
 def open_labels(path: Path, raster: Raster, legend: Legend) -> Labels:
@@ -201,7 +206,7 @@ def _polygons_in(path: Path, about: Mapping[str, Any], geometries: Any) -> dict[
 
 
 def _text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float | np.floating) else str(value)
+    return _word_of(float(value)) if isinstance(value, float | np.floating) else str(value)
 
 
 def polygons_of(path: Path, grid: Grid, field: str = "") -> tuple[list[Any], list[str]]:
@@ -312,7 +317,7 @@ class RasterLabels:
         tags = class_tags(self.path)
         out = np.full(values.shape, UNLABELLED, np.int64)
         for value in np.unique(values[~np.isnan(values)]):
-            word = tags.get(int(value), f"{value:g}")
+            word = tags.get(int(value), _word_of(value))
             if word not in self.legend.codes:
                 raise ValueError(
                     f"{self.path}: class {word!r} is not known; the classes are "

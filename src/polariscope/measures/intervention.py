@@ -31,6 +31,8 @@ from polariscope.measures.score import (
 )
 from polariscope.representation import Representation
 
+SMALL = 0.1
+"""Differences of codes below which the penalty of the beta-VAE score's regression shrinks its weights."""
 BLOCK = 1 << 22
 """Numbers gathered at a time."""
 
@@ -193,6 +195,8 @@ def beta_vae_score_from(
     table = np.stack([features[held == k].mean(axis=0) for k in range(source.count)], axis=1)
     settings = {"probe": "logistic regression", "batch": batch, "train": train, "test": test, "seed": seed}
     protocol = f"logistic regression, {split_words(train, test, f'means of {batch} pairs')}"
+    if features.max() < SMALL:
+        protocol += "; the codes vary so little that its penalty decides: rescale them to a variance of about 1"
     per_factor = _per_factor(right, held[train:], source.count)
     return Score(float(right.mean()), per_factor, table, train + test, settings, protocol)
 
@@ -256,6 +260,9 @@ def factor_vae_score_from(
     settings = {"batch": batch, "train": train, "test": test, "seed": seed, "threshold": threshold, "prune": prune}
     settings["pruned"] = np.setdiff1d(np.arange(len(spread)), active).tolist()
     protocol = f"majority votes, {split_words(train, test, f'votes of {batch} examples')}"
+    if settings["pruned"]:
+        kind = "standard deviation" if prune == "std" else "variance"
+        protocol += f"; {len(spread) - active.size} of {len(spread)} latents left out, {kind} below {threshold:g}"
     if not active.size:
         empty = np.zeros((len(spread), source.count))
         return Score(0.0, np.zeros(source.count), empty, train + test, settings, protocol)

@@ -94,10 +94,18 @@ def _permuted(
 def _information(points: FloatArray, classes: NDArray[np.int64], k: int) -> float:
     counts = np.bincount(classes)
     logits = np.empty((len(points), len(counts)))
+    tied = np.zeros_like(logits, dtype=bool)
     for label in range(len(counts)):
         # One neighbour more, because a sample finds itself (or a twin, which is as near) first among its own class.
         distances = cKDTree(points[classes == label]).query(points, k=[k, k + 1])[0]
-        logits[:, label] = -points.shape[1] * np.log(np.where(classes == label, distances[:, 1], distances[:, 0]) + TIE)
+        nearest = np.where(classes == label, distances[:, 1], distances[:, 0])
+        logits[:, label], tied[:, label] = -points.shape[1] * np.log(nearest + TIE), nearest == 0
+    some = tied.any(axis=1)
+    if some.any():  # k samples that are equal say by their numbers, and not by their distances, which class is likely
+        _, number = np.unique(points, axis=0, return_inverse=True)
+        equal = np.zeros((number.max() + 1, len(counts)))
+        np.add.at(equal, (number.ravel(), classes), 1)
+        logits[some] = np.log(np.where(tied[some], equal[number.ravel()[some]], TIE))
     posterior = np.exp(logits - logsumexp(logits, axis=1, keepdims=True))
     nats = entr(counts / len(points)).sum() - entr(posterior).sum(axis=1).mean()
     return float(nats / np.log(2))

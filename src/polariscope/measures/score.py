@@ -74,15 +74,16 @@ def paired(codes: ArrayLike, factors: ArrayLike, least_factors: int = 1) -> tupl
 
 
 def is_continuous(factors: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which columns are continuous: floats of which fewer than five examples on average share a value.
+    """Which columns are continuous: floats of which fewer than five examples on average share a value, and whole
+    numbers of which fewer than two do.
 
     >>> is_continuous(np.column_stack([np.linspace(0, 1, 100), np.arange(100) % 4 / 4])).tolist()
     [True, False]
+    >>> is_continuous(np.column_stack([7 * np.arange(100), np.arange(100) % 32])).tolist()
+    [True, False]
     """
-    if factors.dtype.kind != "f":
-        return np.zeros(factors.shape[1], dtype=bool)
     distinct = 1 + np.count_nonzero(np.diff(np.sort(factors, axis=0), axis=0), axis=0)
-    return np.asarray(distinct > len(factors) / 5)
+    return np.asarray(distinct > len(factors) / (5 if factors.dtype.kind == "f" else 2))
 
 
 def as_labels(factors: NDArray[Any], bins: int = 20) -> Labels:

@@ -82,6 +82,10 @@ def correlation_information(first: ArrayLike, second: ArrayLike) -> float:
     spread = joint.std(axis=0)
     if not np.all(spread > 0):
         raise ValueError("a correlation needs variables that vary, and one of these is constant")
+    if len(joint) <= joint.shape[1]:
+        raise ValueError(
+            f"the information of {joint.shape[1]} variables needs more than {joint.shape[1]} samples; got {len(joint)}"
+        )
     return 2 * mutual_information(np.corrcoef(joint.T), a.shape[1])
 
 

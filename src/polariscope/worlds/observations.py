@@ -287,6 +287,7 @@ def _meaning(
     if len(rows.shape) == 2:
         meaning = Meaning("points")
         meaning.check(low, high, rows.dtype, source)
+        _check_precision(_some(seen) if seen.size > VALUES else seen, source)
         return meaning, []
     guessed = white is None and not floats
     values = _sampled(seen)
@@ -295,7 +296,7 @@ def _meaning(
     if white is None:
         meaning = Meaning(_layout(rows, source, True, channels_first), floats=True)
         meaning.check(low, high, rows.dtype, source)
-        _check_precision(values, low, high, source)
+        _check_precision(values[:, None], source)
         doubt = f"{few}{_undeclared(low)}" if guessed else ""
         return meaning, [f"{_kept_as(rows, meaning.layout, low, high, channels_first)}{doubt}."]
     meaning = Meaning(_layout(rows, source, False, channels_first), white)
@@ -447,15 +448,18 @@ def _lost(values: NDArray[Any], white: float) -> tuple[float, float]:
     return float(np.abs(exact - steps).mean()), float(np.abs(exact - exact.mean()).mean())
 
 
-def _check_precision(values: NDArray[Any], low: float, high: float, source: str) -> None:
-    """Refuse numbers that differ by less than single precision can show."""
+def _check_precision(values: NDArray[Any], source: str) -> None:
+    """Refuse columns whose numbers differ by less than single precision can show."""
     exact = values.astype(np.float64)
-    lost = float(np.abs(exact - exact.astype(np.float32)).mean())
-    spread = float(np.abs(exact - exact.mean()).mean())
-    if lost > FINEST * spread and low < high:
+    lost = np.abs(exact - exact.astype(np.float32)).mean(0)
+    spread = np.abs(exact - exact.mean(0)).mean(0)
+    low, high = exact.min(0), exact.max(0)
+    bad = np.flatnonzero((lost > FINEST * spread) & (low < high))
+    if len(bad):
+        column = f", column {bad[0]}" if len(lost) > 1 else ""
         raise ValueError(
-            f"{source}: expected numbers that differ by more than single precision rounds away, but they go from "
-            f"{low:.12g} to {high:.12g}; subtract their mean first"
+            f"{source}{column}: expected numbers that differ by more than single precision rounds away, but they go "
+            f"from {low[bad[0]]:.12g} to {high[bad[0]]:.12g}; subtract their mean first"
         )
 
 

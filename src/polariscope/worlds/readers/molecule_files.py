@@ -328,7 +328,8 @@ def _read_xyz(path: Path, seed: int) -> Molecules:
             raise ValueError(f"line {at + 1} announces {count} atoms, but the file ends before the last one")
         comment = lines[at + 1]
         comments.append(_pairs(comment, at + 2))
-        atoms = [_atom(line, number) for number, line in enumerate(lines[at + 2 : at + 2 + count], at + 3)]
+        places = _atom_columns(comments[-1].pop("Properties", ""), at + 2)
+        atoms = [_atom(line, number, *places) for number, line in enumerate(lines[at + 2 : at + 2 + count], at + 3)]
         molecules.append(([charge for charge, _ in atoms], [place for _, place in atoms]))
         at += 2 + count
     return _padded(molecules, _columns(comments))
@@ -355,13 +356,29 @@ def _count(line: str, number: int) -> int:
     return count
 
 
-def _atom(line: str, number: int) -> tuple[int, list[float]]:
+def _atom_columns(properties: str, number: int) -> tuple[int, int]:
+    """The columns of the element and of x in an extended XYZ file, whose comment describes them, such as
+    ``species:S:1:forces:R:3:pos:R:3``; by default the first and the second."""
+    if not properties:
+        return 0, 1
+    words = properties.split(":")
+    names, counts = words[::3], words[2::3]
+    if len(words) % 3 or not all(count.isdigit() for count in counts) or not {"species", "pos"} <= set(names):
+        raise ValueError(
+            f"line {number} describes the columns of atoms as {printable(properties, 60)!r}; expected name:type:count "
+            "for each, with species and pos among them"
+        )
+    first = dict(zip(names, np.cumsum([0, *map(int, counts)])[:-1].tolist(), strict=True))
+    return first["species"], first["pos"]
+
+
+def _atom(line: str, number: int, element: int = 0, x: int = 1) -> tuple[int, list[float]]:
     words = line.split()
-    if len(words) < 4:
+    if len(words) < max(element + 1, x + 3):
         raise ValueError(
             f"line {number} has an atom without coordinates: {printable(line, 40)!r}; expected an element and x, y, z"
         )
-    return _element(words[0], number), [_coordinate(word, number) for word in words[1:4]]
+    return _element(words[element], number), [_coordinate(word, number) for word in words[x : x + 3]]
 
 
 def _element(word: str, number: int) -> int:
