@@ -263,3 +263,26 @@ def test_the_smoothed_radius_of_a_linear_classifier_is_its_distance() -> None:
     assert smoothed_radius([0.5, 0.2], 1.0).tolist() == [0, 0]
     with pytest.raises(ValueError, match="between 0 and 1"):
         clopper_pearson(3, 10, 0.0)
+
+
+def test_a_box_that_meets_a_generator_has_no_separate_bound() -> None:
+    """The distance between them is 0, and the direction of rounding error is no plane: the bound was 0.35."""
+    generators = LinearGenerators(np.array([[[-1.4], [0.1]], [[-0.4], [1.4]]]), np.array([[0.1, 0.2], [0.6, 0.6]]), 0.1)
+    assert generators.losses([[0.93, 0.04]]).argmin(1) == 0
+    assert generators.separate([[0.9, 0.0]], [1], "linf", True)[0] <= 0.04
+
+
+def test_the_top_of_a_parabola_counts_as_a_change_of_a_pixel() -> None:
+    """With unequal scales the difference of losses can be largest inside the box: the bound was infinite."""
+    generators = LinearGenerators(np.zeros((2, 1, 0)), np.array([[0.0], [0.5]]), scales=np.array([1.0, 10.0]))
+    assert generators.losses([[0.2], [0.5]]).argmin(1).tolist() == [0, 1]
+    assert generators.shared([[0.2]], [0], "l0").tolist() == [1]
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_unequal_scales_give_a_number(norm: str) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        generators = LinearGenerators(np.zeros((2, 3, 1)), rng.uniform(0, 1, (2, 3)), 0.1, np.array([1.0, 2.0]))
+        x = rng.uniform(0, 1, (2, 3))
+        assert not np.isnan(generators.shared(x, generators.losses(x).argmin(1), norm, True)).any()

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from polariscope.atomic import atomic
 from polariscope.lab.store import fingerprint
 from polariscope.robustness.attacks import Attack, Attacked, Norm, attacks
 from polariscope.strict_json import json_text
-from polariscope.subjects import Subject
+from polariscope.subjects import Subject, as_subject
 
 Stored = tuple[dict[str, NDArray[Any]], dict[str, Any]]
 """Arrays by name, and further facts as JSON."""
@@ -79,6 +79,8 @@ class KeptAttacks:
         }
         if epsilons:
             key["epsilons"] = list(epsilons)
+        if substitutes := [_identity(one, x, y) for one in _substitutes(attack)]:
+            key["substitutes"] = substitutes
         return self.folder / f"{attacks.name_of(attack)}-{norm}-{fingerprint(key)}.safetensors"
 
     def kept(self, name: str, key: dict[str, Any], compute: Callable[[], Stored]) -> Stored:
@@ -147,8 +149,9 @@ def examples_hash(x: torch.Tensor, y: torch.Tensor) -> str:
 
 
 def weights_hash(subject: Subject) -> str:
-    """The identity of a classifier: a hash of the layers of a module and of the names, shapes and values of its state;
-    for anything other than a module, its name. The forward pass itself is not hashed."""
+    """The identity of a classifier: a hash of the layers of a module, of the names, shapes and values of its state, and
+    of the numbers and words among its attributes; for anything other than a module, its name. The forward pass itself
+    is not hashed."""
     if subject.module is None:
         return subject.name
     digest = hashlib.sha256(repr(subject.module).encode())
@@ -156,4 +159,28 @@ def weights_hash(subject: Subject) -> str:
         if isinstance(value, torch.Tensor):
             digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
             digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    for place, module in subject.module.named_modules():
+        settings = {name: value for name, value in vars(module).items() if isinstance(value, int | float | str)}
+        settings.pop("training", None)
+        digest.update(f"{place}{sorted(settings.items())}".encode())
     return digest.hexdigest()[:16]
+
+
+def _substitutes(attack: Any) -> Iterator[Any]:
+    """The other classifiers that an attack, or one inside it, makes use of."""
+    if is_dataclass(attack):
+        for one in fields(attack):
+            value = getattr(attack, one.name)
+            if one.name == "substitute":
+                yield value
+            elif isinstance(value, Attack):
+                yield from _substitutes(value)
+
+
+def _identity(other: Any, x: torch.Tensor, y: torch.Tensor) -> str:
+    """The identity of another classifier: its weights, or the scores of one that is no module."""
+    subject = as_subject(other)
+    if subject.module is not None:
+        return weights_hash(subject)
+    with subject.at_rest():
+        return examples_hash(subject.scores(x), y)

@@ -27,6 +27,7 @@ from polariscope.theory.quadrics import ROUNDS, Quadratics, dual_distance, fewes
 
 LEVELS = 24
 """Bisections of the separate L∞ bound; each searches for the nearest point of a box."""
+ROUNDING = 1e-9
 PROJECTIONS = 12
 """Steps towards that point; each bisection starts from the point of the previous one."""
 
@@ -267,8 +268,9 @@ class LinearGenerators:
         normal = residual(change)
         length = np.linalg.norm(normal, axis=-1)
         reach = (normal * away).sum(-1) + np.minimum(normal * down, normal * up).sum(-1)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.nan_to_num(np.maximum(reach / length, 0.0), posinf=0.0), change
+        # Where the box meets the images of the class, the normal is rounding error, and so is any plane along it.
+        known = length > ROUNDING * (1 + np.linalg.norm(away, axis=-1))
+        return np.where(known, np.maximum(reach / np.where(known, length, 1.0), 0.0), 0.0), change
 
     def _reach(self, flat: FloatArray) -> float:
         """An L∞ distance that reaches every prototype and every synthesis."""
@@ -310,7 +312,7 @@ def _nearest_other(distances: FloatArray, labels: NDArray[np.int64], right: NDAr
 
 
 def neighbour_distances(
-    own: ArrayLike, others: ArrayLike, norm: Norm = "l2", room: ArrayLike | None = None
+    own: ArrayLike, others: ArrayLike, norm: Norm = "l2", room: ArrayLike | None = None, channels: int = 1
 ) -> FloatArray:
     """The certificate of a nearest-neighbour classifier from distances alone: (d_other − d_own) / 2 in L2.
 
@@ -325,4 +327,4 @@ def neighbour_distances(
         return length
     if room is None:
         raise ValueError(f"an L2 distance bounds {norm} only if the changes of pixels are bounded: pass room")
-    return norm_from_l2(length, room, norm)
+    return norm_from_l2(length, room, norm, channels)

@@ -108,7 +108,7 @@ def dual_distance(
         value, point, largest = problem.value(weight, guard)
         best = np.maximum(best, value)
         lost = (largest >= 1)[..., None]  # no bound at these multipliers: raise both
-        more = np.maximum(largest * 1.001, 1.0)[..., None]
+        more = np.where(np.isfinite(largest), np.maximum(largest * 1.001, 1.0), 2.0)[..., None]
         usual = np.sqrt(np.maximum(best, 1e-12))[..., None]
         size = np.abs(point) if norm == "linf" else np.linalg.norm(point, axis=-1, keepdims=True)
         weight = weight * np.where(lost, more, np.clip(size / usual, 0.2, 5.0) ** DAMPING)
@@ -170,10 +170,12 @@ class _Dual:
         """Whether multipliers dominate P: they do where the first array is below 1."""
         constant, _, curvature, basis, _ = self.quadratics
         excess = weight + guard - curvature[..., None]
+        dominates = (excess > 0).all(-1)
+        excess = np.where(excess > 0, excess, 1.0)
         form = np.matmul(1 / excess, self.squares).reshape(*constant.shape, *2 * basis.shape[-1:])
         form = self.root[..., :, None] * form * self.root[..., None, :]
         largest = np.linalg.eigvalsh(form)[..., -1] if basis.shape[-1] else np.zeros_like(constant)
-        return np.where((excess > 0).all(-1), largest, np.inf), form, excess
+        return np.where(dominates, largest, np.inf), form, excess
 
     def value(self, weight: FloatArray, guard: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """The square of the bound (below 0 where there is none), its point t, and the first of :meth:`domination`."""
@@ -185,15 +187,17 @@ class _Dual:
         solved = np.linalg.solve(np.eye(basis.shape[-1]) - form, inner[..., None])[..., 0]
         point = (pull + np.matmul(self.root * solved, basis.transpose(0, 2, 1))) / excess
         total = weight.sum(-1) if self.norm == "linf" else weight[..., 0]
-        value = (-constant + (guard * self.product).sum(-1) - (pull * point).sum(-1)) / total
-        return np.where(largest < 1, value, -1.0), point, largest
+        value = -constant + (guard * self.product).sum(-1) - (pull * point).sum(-1)
+        known = (largest < 1) & (total > 0)
+        return np.where(known, value / np.where(known, total, 1.0), -1.0), point, largest
 
 
 def fewest_pixels(quadratics: Quadratics, low: FloatArray, high: FloatArray, channels: int = 1) -> FloatArray:
     """Lower bounds ``(K, n)`` on the number of pixels in a change with f >= 0 and low <= δ <= high.
 
     If k numbers change, δᵀPδ <= Σ min(k P_ii, largest bend) δ_i², so each contributes independently, and most at one
-    of its bounds: the sum of the largest contributions must reach −c. The ``channels`` of a pixel count once.
+    of its bounds or at the top of its parabola: the sum of the largest contributions must reach −c. The ``channels`` of
+    a pixel count once.
     """
     constant, slope, curvature, basis, bends = quadratics
     diagonal = (basis**2 * bends[:, None]).sum(-1)[:, None]
@@ -203,7 +207,8 @@ def fewest_pixels(quadratics: Quadratics, low: FloatArray, high: FloatArray, cha
     while (many - few > 1).any():
         count = np.floor((few + many) / 2)
         bend = np.minimum(channels * count[..., None] * diagonal, largest) + curvature[..., None]
-        gain = np.maximum(bend * high**2 + 2 * slope * high, bend * low**2 + 2 * slope * low)
+        inner = np.clip(-slope / np.where(bend < 0, bend, np.inf), low, high)  # where the parabola opens downwards
+        gain = np.max([bend * at**2 + 2 * slope * at for at in np.broadcast_arrays(low, high, inner)], axis=0)
         gain = -np.sort(-by_pixel(np.maximum(gain, 0.0), channels), axis=-1)
         total = np.where(np.arange(gain.shape[-1]) < count[..., None], gain, 0.0).sum(-1)
         enough = total >= -constant * (1 - 1e-12)

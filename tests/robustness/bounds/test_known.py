@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.nn import functional
 
 from polariscope.nets.nearest_neighbour import NearestNeighbour
 from polariscope.nets.smoothed import Smoothed
@@ -214,3 +215,62 @@ def test_a_network_in_half_precision_has_no_certificate() -> None:
         known = bounds(network.to(kind), x, labels, "l2")
         assert isinstance(known, NoBound)
         assert "give it in float32" in known.reason
+
+
+class Overwrites(nn.Module):
+    """Activations that overwrite what is used again."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how, self.first, self.last = how, nn.Linear(2, 2), nn.Linear(2, 2)
+        for layer in (self.first, self.last):
+            layer.weight.data, layer.bias.data = torch.eye(2), torch.zeros(2)
+        self.first.bias.data -= 0.9
+        self.last.bias.data[1] = 0.05
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(x)
+        if self.how == "relu":
+            return self.last(h + functional.relu(h, inplace=True))
+        if self.how == "view":
+            return self.last(h + functional.relu(h.reshape(-1, 2), inplace=True))
+        same = h
+        h += 0.4
+        return self.last(same + h)
+
+
+@pytest.mark.parametrize("how", ["relu", "sum", "view"])
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_a_network_that_overwrites_its_numbers_is_followed_or_refused(how: str, norm: str) -> None:
+    """Certificates were those of the network without ``inplace``: .175 for an image that is misclassified."""
+    network = Overwrites(how).eval()
+    x = torch.tensor([[0.5, 0.1], [0.1, 0.6], [0.95, 0.1]])
+    labels = network(x).argmax(1)
+    result = bounds(network, x, 1 - labels, norm)
+    if how == "view":
+        assert isinstance(result, NoBound)
+        assert "overwrite its own" in result.reason
+        return
+    assert result.lower.tolist() == [0, 0, 0]
+    for image, label, bound in zip(x, labels, bounds(network, x, labels, norm).lower, strict=True):
+        step = 0.999 * bound * functional.normalize(torch.randn(500, 2), p=2 if norm == "l2" else torch.inf, dim=1)
+        assert (network((image + step).clamp(0, 1)).argmax(1) == label).all()
+
+
+def test_equal_examples_of_two_classes_certify_nothing_between_them() -> None:
+    """An example that is stored twice, with another label the second time; the 64 nearest are looked at closely."""
+    others = torch.stack([torch.full((100,), 0.98), torch.linspace(0, 1, 100)], 1)
+    memory = torch.cat([torch.tensor([[0.0, 0.5], [0.5, 0.5], [0.5, 0.5]]), others])
+    network = NearestNeighbour((2,), 2, len(memory))
+    network.remember(memory, functional.one_hot(torch.tensor([1, 1] + [0] * 101), 2).bool(), 0)
+    for how in (BoundSettings(), BoundSettings(box=False)):
+        bound = bounds(network, torch.tensor([[0.2, 0.5]]), [1], "l2", how).lower[0]
+        assert bound == pytest.approx(0.05), "halfway to the example of both classes"
+
+
+def test_channels_of_a_pixel_change_together() -> None:
+    """Five white pixels of nine are nearer to the white image than to the black one."""
+    memory = torch.stack([torch.zeros(3, 3, 3), torch.ones(3, 3, 3)])
+    network = NearestNeighbour((3, 3, 3), 2, 2)
+    network.remember(memory, torch.eye(2).bool(), 0)
+    assert bounds(network, memory[:1], [0], "l0").lower.tolist() == [5]

@@ -9,8 +9,8 @@ a rule is refused by its name. (Gowal et al. 2018, On the effectiveness of inter
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,6 +19,23 @@ from torch.nn import functional
 
 class NoRule(ValueError):
     """A function of torch for which no interval rule is known."""
+
+
+Carrier = TypeVar("Carrier")
+
+
+def in_place(result: Carrier, args: tuple[Any, ...], options: dict[str, Any] | None) -> Carrier:
+    """The result of a rule, which also replaces the first argument if torch would overwrite it (``inplace=True``)."""
+    if options and options.get("inplace") and args and type(args[0]) is type(result):
+        return become(args[0], result)
+    return result
+
+
+def become(carrier: Carrier, after: Carrier) -> Carrier:
+    """Overwrite a carrier, as torch overwrites a tensor: whatever else uses it sees the new numbers."""
+    for one in fields(carrier):  # type: ignore[arg-type]
+        object.__setattr__(carrier, one.name, getattr(after, one.name))
+    return carrier
 
 
 class Ball(NamedTuple):
@@ -64,7 +81,19 @@ class Interval:
         rule = own or RULES.get(name)
         if rule is None:
             raise NoRule(f"there is no interval rule for {name}")
-        return rule(*args, **(kwargs or {}))
+        return in_place(rule(*args, **(kwargs or {})), args, kwargs)
+
+    def __iadd__(self, other: Any) -> Interval:
+        return become(self, self + other)
+
+    def __isub__(self, other: Any) -> Interval:
+        return become(self, self - other)
+
+    def __imul__(self, other: Any) -> Interval:
+        return become(self, self * other)
+
+    def __itruediv__(self, other: Any) -> Interval:
+        return become(self, self / other)
 
     @property
     def shape(self) -> torch.Size:

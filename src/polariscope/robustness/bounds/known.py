@@ -11,8 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from polariscope.robustness.bounds.intervals import NoRule
+from polariscope.robustness.bounds.intervals import Interval, NoRule
 from polariscope.robustness.bounds.linear import linear_bounds
+from polariscope.robustness.bounds.lipschitz import Steepness
 from polariscope.robustness.bounds.neighbours import neighbour_bounds
 from polariscope.robustness.bounds.propagation import interval_distances, lipschitz_distances, rounding_error
 from polariscope.robustness.bounds.result import Bounds, NoBound, combined
@@ -27,6 +28,8 @@ NORMS: tuple[Norm, ...] = ("l0", "l1", "l2", "linf")
 AT_ONCE = 2**22
 """Pixels, for each of ten classes, of the images whose bounds are computed together."""
 LEAST = 16
+FOLLOWED = 1e-3
+"""Share by which the scores of a network that an interval follows may differ from its own."""
 Method = Callable[[Any, Tensor, Tensor, Norm, BoundSettings], Bounds | NoBound]
 
 
@@ -109,14 +112,23 @@ def network_bounds(model: nn.Module, x: Tensor, y: Tensor, norm: Norm, settings:
             norm, f"the network computes in {kind}, whose rounding is too coarse for a proof: give it in float32"
         )
     network = partial(_scores_of, model)
-    if not torch.equal(network(x), network(x)):
+    plain = network(x)
+    if not torch.equal(plain, network(x)):
         return NoBound(norm, "the answers are random, and a bound would be one of a single draw")
     rounding = rounding_error(model, x, _scores_of)
     methods: dict[str, NDArray[np.float64]] = {}
     reasons: list[str] = []
-    attempts = {"interval bound propagation": interval_distances, "cross-Lipschitz": lipschitz_distances}
-    for name, distances in attempts.items():
+    attempts = {
+        "interval bound propagation": (interval_distances, lambda: network(Interval(x, x)).centre),
+        "cross-Lipschitz": (lipschitz_distances, lambda: network(Steepness(x)).value),
+    }
+    for name, (distances, followed) in attempts.items():
         try:
+            if not torch.allclose(followed(), plain, FOLLOWED, FOLLOWED * float(plain.abs().max())):
+                reasons.append(
+                    f"{name}: the scores it follows are not those of the network, which may overwrite its own"
+                )
+                continue
             methods[name] = distances(network, x, y, norm, rounding)
         except (NoRule, ValueError, TypeError, AttributeError) as error:
             # A forward may do anything with what it is given.

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from polariscope.robustness.bounds.intervals import NoRule, is_plain
+from polariscope.robustness.bounds.intervals import NoRule, become, in_place, is_plain
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,19 @@ class Steepness:
         name = getattr(function, "__name__", str(function))
         if name not in RULES:
             raise NoRule(f"there is no Lipschitz constant for {name}")
-        return RULES[name](*args, **(kwargs or {}))
+        return in_place(RULES[name](*args, **(kwargs or {})), args, kwargs)
+
+    def __iadd__(self, other: Any) -> Steepness:
+        return become(self, self + other)
+
+    def __isub__(self, other: Any) -> Steepness:
+        return become(self, self - other)
+
+    def __imul__(self, other: Any) -> Steepness:
+        return become(self, self * other)
+
+    def __itruediv__(self, other: Any) -> Steepness:
+        return become(self, self / other)
 
     @property
     def shape(self) -> torch.Size:

@@ -22,6 +22,8 @@ from polariscope.theory.halfspaces import DUAL, Norm, nearest_in_halfspace
 
 CLOSE = 64
 """Examples of other classes for which the box is taken into account; for the others the bound without it counts."""
+SAME = 1e-6
+"""Distance of two examples, relative to their length, up to which they are equal."""
 AT_ONCE = 2**23
 Placed = tuple[NDArray[np.int64], NDArray[Any]]
 """Values of some images, behind the numbers of these images."""
@@ -58,7 +60,7 @@ def _of_class(
     far = torch.cdist(flat, theirs)
     least = far.amin(1)
     room = torch.maximum(flat, 1 - flat).cpu().numpy()
-    separate = neighbour_distances(near.values[:, 0].cpu().numpy(), least.cpu().numpy(), norm, room)
+    separate = neighbour_distances(near.values[:, 0].cpu().numpy(), least.cpu().numpy(), norm, room, channels)
     shared = np.zeros(len(flat))
     for rank in range(near.indices.shape[1]):  # a few examples of the own class
         own = mine[near.indices[:, rank]]
@@ -77,11 +79,11 @@ def _least_over_others(
     The distance without a box is quickly computed for every example. With the box it is larger: it is computed for the
     closest examples, and the others count without it.
     """
-    if norm == "l0":  # k pixels change by an L1 norm of at most k times their channels
-        ratio = margin / (2 * torch.cdist(own, theirs, p=torch.inf) * channels)
-    else:
-        ratio = margin / (2 * torch.cdist(own, theirs, p=float(DUAL[norm])))
-    ratio = ratio.clamp(min=0)
+    apart = torch.cdist(own, theirs, p=torch.inf if norm == "l0" else float(DUAL[norm]))
+    # Two examples that are equal have no half-space between them: an image is never nearer to its own.
+    margin = torch.where(apart > SAME * (1 + own.norm(dim=1, keepdim=True)), margin, 0.0)
+    # k pixels change by an L1 norm of at most k times their channels.
+    ratio = torch.where(margin > 0, margin / (2 * apart * (channels if norm == "l0" else 1)), 0.0)
     if not box and norm != "l0":
         return ratio.amin(1).cpu().numpy()
     close = ratio.topk(min(CLOSE + 1, ratio.shape[1]), largest=False)
