@@ -162,7 +162,7 @@ class MapEvaluation:
         notes = [origin]
         if self.mapped_alone:
             notes.append(
-                "Blocks of background alone were left out: precision and corrected areas are too high for the whole "
+                "Blocks of background alone were left out: precision and corrected areas can be too high for the whole "
                 "map. Train again with --keep mapped, which now holds out blocks of both kinds, or give labelled "
                 "ground of another folder."
             )
