@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import prune
 
 from polariscope.kernels import as_matrix, layer_kernels, tangent_blocks, tangent_kernel
 from polariscope.kernels import empirical as module
@@ -249,3 +250,53 @@ def test_parameters_outside_of_layers_have_a_kernel_too():
 
     x = torch.randn(5, 2)
     torch.testing.assert_close(tangent_kernel(Scale(), x), tangent_kernel(Scale(), x, route="contraction"))
+
+
+class Tied(nn.Module):
+    """An autoencoder whose decoder is the transpose of its encoder, outside of the layer that owns the weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.linear(torch.tanh(self.encoder(x)), self.encoder.weight.t())
+
+
+class Token(nn.Module):
+    """A layer that sees a constant, once for any number of inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token, self.head = nn.Linear(2, 6), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.tanh(x * self.token(torch.ones(1, 2, dtype=x.dtype))))
+
+
+def changed(how: str) -> nn.Module:
+    """Networks whose layers are not what their type says."""
+    first = nn.Linear(6, 20)
+    if how == "pruned":
+        prune.l1_unstructured(first, "weight", 0.9)
+    elif how == "spectral norm":
+        first = nn.utils.spectral_norm(first)
+    else:
+        return {"tied": Tied, "token": Token}[how]()
+    return nn.Sequential(first, nn.ReLU(), nn.Linear(20, 3))
+
+
+@pytest.mark.parametrize("how", ["pruned", "spectral norm", "tied", "token"])
+def test_weights_that_are_computed_or_used_twice_have_their_whole_gradient(how: str) -> None:
+    """The product of a layer's input and cotangent is its gradient only if its weight is its own and used there."""
+    torch.manual_seed(0)
+    model, x = changed(how).double().eval(), torch.randn(4, 6, dtype=torch.float64)
+    expected = tangent_kernel(model, x, route="contraction")
+    for route in ("auto", "structured", "vector"):
+        torch.testing.assert_close(tangent_kernel(model, x, route=route), expected)
+
+
+def test_outputs_that_depend_on_other_inputs_are_refused() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 1)).eval()
+    with pytest.raises(ValueError, match="without running statistics"):
+        tangent_kernel(model, torch.randn(3, 3))

@@ -242,3 +242,32 @@ def test_kernels_are_homogeneous_without_biases():
 def test_what_has_no_limit_is_refused_in_a_sentence(wrong, sentence):
     with pytest.raises(ValueError, match=sentence):
         wrong()
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Conv2d(1, 4, 3, padding=1, padding_mode="circular"),
+        nn.AvgPool2d(2, padding=1),
+        nn.AvgPool2d(4, ceil_mode=True),
+        nn.AvgPool2d(2, divisor_override=1),
+    ],
+)
+def test_settings_without_a_closed_form_are_refused(layer: nn.Module) -> None:
+    """Their limit was that of the layer without the setting."""
+    with pytest.raises(ValueError, match="has no known infinite-width limit"):
+        Stack.of(nn.Sequential(layer, nn.Flatten(), nn.Linear(4, 1)))
+
+
+def test_a_sequence_with_a_forward_of_its_own_is_no_sequence() -> None:
+    class Skip(nn.Sequential):
+        def forward(self, x):
+            return x + super().forward(x)
+
+    with pytest.raises(ValueError, match="has no known infinite-width limit"):
+        Stack.of(nn.Sequential(nn.Linear(4, 4), Skip(nn.ReLU(), nn.Linear(4, 4)), nn.Linear(4, 1)))
+
+
+def test_a_layer_without_a_bias_has_none() -> None:
+    layers = Stack.of(nn.Sequential(nn.Linear(4, 4, bias=False), nn.ReLU(), nn.Linear(4, 1)), bias_var=0.3).layers
+    assert [layer.bias_var for layer in layers if hasattr(layer, "bias_var")] == [0.0, 0.3]

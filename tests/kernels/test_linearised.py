@@ -226,3 +226,12 @@ def test_accuracy_of_many_outputs_and_of_one():
 def test_wrong_input_is_refused_in_a_sentence(wrong, sentence):
     with pytest.raises(ValueError, match=sentence):
         wrong()
+
+
+def test_a_network_without_fixed_features_is_not_linearised() -> None:
+    """Its linearisation kept dropping units at random, whatever mode it was in itself."""
+    model = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+    with pytest.raises(ValueError, match=r"training mode; call model.eval\(\) first"):
+        linearise(model)
+    linear, x = linearise(model.eval()), torch.randn(5, 3)
+    torch.testing.assert_close(linear.train()(x), model(x))

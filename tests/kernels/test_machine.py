@@ -21,7 +21,14 @@ from polariscope.kernels import (
     spectrum,
     tangent_kernel,
 )
-from polariscope.kernels.machine import is_positive_semidefinite, largest_rate, linear, one_hot
+from polariscope.kernels.machine import (
+    RIDGES,
+    is_positive_semidefinite,
+    largest_rate,
+    leave_one_out_ridge,
+    linear,
+    one_hot,
+)
 from polariscope.kernels.regression import ridge_weights
 from polariscope.nets.classifiers import Weights, mlp
 
@@ -254,3 +261,20 @@ def test_critical_rates():
     assert best == pytest.approx(float(2 / (values[0] + values[-1])))
     assert error(1.01 * limit) > 10 > 1 > error(0.99 * limit)
     assert error(best, 20) < min(error(0.7 * best, 20), error(1.1 * best, 20))
+
+
+def test_the_ridge_by_leaving_one_out_is_that_of_brute_force() -> None:
+    torch.manual_seed(0)
+    x, y = torch.randn(12, 3, dtype=torch.float64), torch.randn(12, dtype=torch.float64)
+    kernel = linear(x) + 0.5 * torch.eye(12, dtype=torch.float64)
+
+    def error(ridge: float) -> float:
+        total = 0.0
+        for out in range(12):
+            kept = [row for row in range(12) if row != out]
+            own = kernel[kept][:, kept] + ridge * kernel.diagonal().mean() * torch.eye(11, dtype=torch.float64)
+            total += float((kernel[out, kept] @ torch.linalg.solve(own, y[kept]) - y[out]) ** 2)
+        return total
+
+    expected = min(RIDGES, key=error)
+    assert leave_one_out_ridge(kernel, y) == leave_one_out_ridge(kernel, y[:, None]) == expected

@@ -316,3 +316,9 @@ def test_training_lowers_the_regularised_norm(trained: Trained) -> None:
 def test_bad_input_is_refused_in_a_sentence(call, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         call()
+
+
+def test_a_kernel_of_the_labels_is_aligned_whatever_their_shares() -> None:
+    labels = torch.tensor([0] * 9 + [1])
+    signs = 2.0 * labels - 1
+    assert target_alignment(torch.outer(signs, signs), labels) == pytest.approx(1)

@@ -729,3 +729,21 @@ def test_a_duel_repeats_the_first_for_every_rival() -> None:
     assert verdicts.held is None
     assert verdicts.measured.startswith("b: 5.50")
     assert len(duels(table.where(**A), "model", "a")) == 0
+
+
+def test_equal_numbers_do_not_go_back() -> None:
+    """0.1 + 0.2 is a little more than 0.3."""
+    rows = [{"k": k, "g": g} for k, g in ((1, 0.1), (2, 0.1 + 0.2), (3, 0.3))]
+    assert Rises("g", "k", by=0.1).judge(Table(rows)).held
+    seeds = [row | {"seed": seed} for row in rows for seed in range(5)]
+    assert Rises("g", "k", by=0.1).judge(Table(seeds)).held
+    assert Flat("g", "k", by=0).judge(Table([row | {"g": 0.1 + 0.2} if row["k"] > 1 else row for row in rows[1:]])).held
+
+
+def test_lists_of_numbers_are_in_the_order_of_their_numbers() -> None:
+    """Widths of layers: by their letters, [1024] comes before [64]."""
+    errors = (("[64]", 0.5), ("[256]", 0.3), ("[1024]", 0.1))
+    rows = [{"hidden": hidden, "seed": seed, "error": error} for hidden, error in errors for seed in range(5)]
+    finding = Rises("error", "hidden", by=0.1, falls=True).judge(Table(rows))
+    assert finding.held
+    assert finding.measured.startswith("[64]: 0.50, [256]: 0.30, [1024]: 0.10")

@@ -216,3 +216,8 @@ def test_not_worse_than_asks_for_the_whole_interval(behind, spread, held) -> Non
     assert lower.held is held, "where lower is better the sides change"
     sentence = NotWorse("mcc", {"model": "a"}, {"model": "b"}, by=0.02).sentence
     assert sentence == "mcc: a is at most 0.02 below b"
+
+
+def test_medians_are_of_the_seeds_that_have_the_column() -> None:
+    rows = [{"beta": 1, "seed": seed} | ({"kl": 1.0 * seed} if seed < 2 else {}) for seed in range(5)]
+    assert medians(Table(rows), ["kl"], by=["beta"]).rows == [{"beta": 1, "of_seeds": 2, "kl": 0.5}]

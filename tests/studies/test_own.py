@@ -11,6 +11,7 @@ from polariscope.cli import main
 from polariscope.lab.store import Store
 from polariscope.studies import own
 from polariscope.studies.board import board
+from polariscope.studies.criteria import Flat, Rises
 from polariscope.studies.engine import jobs_of, judge, run_study
 from polariscope.studies.estimate import estimate
 from polariscope.studies.own import OwnStudy
@@ -299,3 +300,24 @@ def test_a_ranking_says_which_settings_are_apart() -> None:
         pytest.approx(0.53 - 2.776 * 0.015811 / 5**0.5, abs=1e-4),
         pytest.approx(0.53 + 0.01963, abs=1e-4),
     )
+
+
+def test_runs_that_diverged_come_last_in_any_order() -> None:
+    losses = {1: 0.9, 2: float("nan"), 4: 0.5}
+    for order in ((1, 2, 4), (2, 4, 1), (4, 1, 2)):
+        ranking = rank(
+            Table([{"beta": b, "seed": s, "train_loss": losses[b] + s / 100} for b in order for s in range(5)]),
+            "train_loss", ["beta"],
+        )  # fmt: skip
+        assert ranking.headline.startswith("beta 4 has the lowest train_loss")
+        assert [row["beta"] for row in ranking.records()] == [4, 1, 2]
+        assert any("1 setting with runs that diverged" in note for note in ranking.findings().notes)
+
+
+def test_nothing_rises_over_words() -> None:
+    """They have no order but that of their letters."""
+    words = [{"activation": name, "hidden": hidden} for name in ("relu", "gelu") for hidden in ("[64]", "[128, 8]")]
+    with pytest.raises(ValueError, match="an order of activation, and 'relu' is a word: compare two settings"):
+        own._check_order(Rises("mcc", "activation", by=0.1), words)
+    own._check_order(Rises("mcc", "hidden", by=0.1), words)
+    own._check_order(Flat("mcc", "activation", by=0.1), words)

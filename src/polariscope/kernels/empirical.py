@@ -43,6 +43,10 @@ BATCH = 256
 """Inputs in one forward and backward pass; its activations are larger than the stored factors."""
 
 
+AGREES = 1e-3
+"""Share by which gradients from factors may differ from those of autograd by rounding."""
+
+
 class Factor(NamedTuple):
     """A part of the gradients of some inputs: the outer product of ``left`` ``(n, a)`` (1 if None) and ``right``
     ``(n, C, b)``, so that the kernel of two of them is (left·left') (right·right')."""
@@ -272,20 +276,48 @@ class _Gradients:
         for module in self.model.modules():
             for p in module.parameters(recurse=False):
                 owners[id(p)] = owners.get(id(p), 0) + 1
+        pair = torch.cat([probe, probe])  # a layer that sees a constant has one input whatever the batch
         with _recorded({m: n for n, m in named.items()}) as calls, torch.no_grad():
-            self.model(probe)
+            self.model(pair)
         layers: dict[str, nn.Linear | nn.Conv2d] = {}
         multiplications = 0
         for call in calls:
-            multiplications += call.layer.weight.numel() * (call.output.numel() // call.layer.weight.shape[0])
+            multiplications += call.layer.weight.numel() * (call.output.numel() // call.layer.weight.shape[0] // 2)
         for name, module in named.items():
             seen = [call for call in calls if call.layer is module]
-            alone = all(owners[id(p)] == 1 and p.requires_grad for p in module.parameters())
-            batched = len(seen) == 1 and len(seen[0].input) == len(probe)
+            own = {name for name, p in module.named_parameters(recurse=False)} <= {"weight", "bias"}
+            own &= isinstance(module.weight, nn.Parameter)  # not computed from others, as by pruning
+            alone = own and all(owners[id(p)] == 1 and p.requires_grad for p in module.parameters())
+            batched = len(seen) == 1 and len(seen[0].input) == len(pair)
             plain = module.padding_mode == "zeros" and module.groups == 1 if isinstance(module, nn.Conv2d) else True
             if alone and batched and plain and seen[0].input.ndim == (4 if isinstance(module, nn.Conv2d) else 2):
                 layers[name] = module
-        return layers, multiplications
+        used_once = self._used_once(layers, pair)
+        return {name: layer for name, layer in layers.items() if name in used_once}, multiplications
+
+    def _used_once(self, layers: dict[str, nn.Linear | nn.Conv2d], probe: Tensor) -> set[str]:
+        """Layers whose factors give the gradients of autograd: their weights are used nowhere else, as those of tied
+        autoencoders are."""
+        if not layers:
+            return set()
+        names = {layer: name for name, layer in layers.items()}
+        with _recorded(names) as calls, torch.enable_grad():
+            total = self.combine(self.model(probe)).sum()
+            outputs, weights = [call.output for call in calls], [call.layer.weight for call in calls]
+            cotangents = torch.autograd.grad(total, outputs, retain_graph=True, allow_unused=True)
+            gradients = torch.autograd.grad(total, weights, allow_unused=True)
+        fine = set()
+        for call, cotangent, weight in zip(calls, cotangents, gradients, strict=True):
+            if cotangent is None or weight is None:
+                continue
+            (factor,) = _layer_factors(call, cotangent[:, None])
+            if factor.left is None:
+                gradient = factor.right.sum((0, 1))[: weight.numel()].view_as(weight)
+            else:
+                gradient = (factor.right[:, 0].T @ factor.left)[:, : weight.shape[1]]
+            if torch.allclose(gradient, weight, AGREES, AGREES * float(weight.abs().max())):
+                fine.add(names[call.layer])
+        return fine
 
     def _last_layer(self, probe: Tensor) -> nn.Linear:
         dense = {m: n for n, m in self.model.named_modules() if isinstance(m, nn.Linear)}
@@ -453,6 +485,15 @@ def _slices(count: int, step: int) -> list[slice]:
     return [slice(start, min(start + step, count)) for start in range(0, count, step)]
 
 
+def check_separate(model: nn.Module) -> None:
+    """Refuse networks whose output for an input depends on the other inputs, or on chance."""
+    mixing = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
+    if any(module.training and isinstance(module, mixing) for module in model.modules()):
+        raise ValueError("batch normalisation or dropout is in training mode; call model.eval() first")
+    if any(isinstance(m, mixing[0]) and m.running_mean is None for m in model.modules()):
+        raise ValueError("batch normalisation without running statistics makes outputs depend on the other inputs")
+
+
 def _check(model: nn.Module, x1: Tensor, x2: Tensor | None, kind: str, route: str) -> int:
     """Refuse models and inputs without a tangent kernel; returns the number of outputs."""
     if kind not in KINDS:
@@ -465,9 +506,7 @@ def _check(model: nn.Module, x1: Tensor, x2: Tensor | None, kind: str, route: st
         raise ValueError("no parameter of the model requires gradients, so it has no tangent kernel")
     if len(x1) == 0 or (x2 is not None and len(x2) == 0):
         raise ValueError("a tangent kernel needs at least one input on each side")
-    mixing = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
-    if any(module.training and isinstance(module, mixing) for module in model.modules()):
-        raise ValueError("batch normalisation or dropout is in training mode; call model.eval() first")
+    check_separate(model)
     with torch.no_grad():
         outputs = model(x1[:1])
     if outputs.ndim != 2 or len(outputs) != 1:

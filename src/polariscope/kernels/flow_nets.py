@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from polariscope.kernels.empirical import check_separate
 from polariscope.kernels.gram import gram, mirror_
 
 FloatArray = NDArray[np.float64]
@@ -182,6 +183,7 @@ class ModuleNet:
         trained = [p.detach().flatten() for p in module.parameters() if p.requires_grad]
         if not trained:
             raise ValueError("no parameter of the module requires gradients, so it cannot be trained")
+        check_separate(module)
         return cls(module, torch.cat(trained))
 
     @property

@@ -88,18 +88,22 @@ def layers_of(network: nn.Module, weight_var: float, bias_var: float) -> Iterato
     weight_var, bias_var = (
         float(getattr(network, name, value)) for name, value in (("weight_var", weight_var), ("bias_var", bias_var))
     )
+    if getattr(network, "bias", True) is None:
+        bias_var = 0.0
     match network:
-        case nn.Sequential():
+        case nn.Sequential() if type(network).forward is nn.Sequential.forward:
             for child in network:
                 yield from layers_of(child, weight_var, bias_var)
         case nn.Linear():
             yield Dense(weight_var, bias_var)
-        case nn.Conv2d(kernel_size=(height, width), stride=(down, across), groups=1, dilation=(1, 1)) if (
-            height == width and down == across and network.padding in ("same", "valid", (0, 0), (height // 2,) * 2)
-        ):
+        case nn.Conv2d(
+            kernel_size=(height, width), stride=(down, across), groups=1, dilation=(1, 1), padding_mode="zeros"
+        ) if height == width and down == across and network.padding in ("same", "valid", (0, 0), (height // 2,) * 2):
             padding = network.padding if isinstance(network.padding, str) else network.padding[0]
             yield Conv(height, down, 0 if padding == "valid" else padding, weight_var, bias_var)  # type: ignore[arg-type]
-        case nn.AvgPool2d() if network.kernel_size == network.stride and isinstance(network.kernel_size, int):
+        case nn.AvgPool2d(padding=0 | (0, 0), ceil_mode=False, divisor_override=None) if (
+            network.kernel_size == network.stride and isinstance(network.kernel_size, int)
+        ):
             yield AveragePool(network.kernel_size)
         case nn.MaxPool2d():
             raise ValueError("max pooling has no closed form in the infinite-width limit; use nn.AvgPool2d")
@@ -111,6 +115,7 @@ def layers_of(network: nn.Module, weight_var: float, bias_var: float) -> Iterato
             yield Gelu()
         case _:
             raise ValueError(
-                f"{network} has no known infinite-width limit; use Linear, Conv2d (square, ungrouped), AvgPool2d "
-                f"(without overlap), Flatten, ReLU and exact GELU in an nn.Sequential, and Residual and Erf in a Stack"
+                f"{network} has no known infinite-width limit; use Linear, Conv2d (square, ungrouped, padded by "
+                "zeros), AvgPool2d (without overlap and padding), Flatten, ReLU and exact GELU in an nn.Sequential "
+                "without a forward of its own, and Residual and Erf in a Stack"
             )

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jvp, vjp
 
-from polariscope.kernels.empirical import as_matrix, jacobian, tangent_kernel
+from polariscope.kernels.empirical import as_matrix, check_separate, jacobian, tangent_kernel
 from polariscope.kernels.machine import Solution, solve
 from polariscope.objectives.predict import Regress
 from polariscope.subjects import as_subject
@@ -31,11 +31,12 @@ class Linearised(nn.Module):
     """A network made linear in its parameters; its own parameters are the displacements u, which start at zero.
 
     ``original`` is a frozen copy of the network. It is not a submodule, so ``parameters()`` and ``state_dict()``
-    contain only u.
+    contain only u. A network with dropout or batch normalisation in training mode has no fixed features: it is refused.
     """
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
+        check_separate(model)
         self.__dict__["original"] = copy.deepcopy(model)
         self.names = [name for name, p in model.named_parameters() if p.requires_grad]
         if not self.names:

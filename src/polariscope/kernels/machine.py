@@ -67,6 +67,7 @@ def leave_one_out_ridge(gram: Tensor, y: Tensor) -> float:
     Leaving one out has a closed form: the residual of example i grows by 1 / (1 − H_ii), H = K (K + λ)⁻¹.
     """
     values, vectors = torch.linalg.eigh(gram.double())
+    y = y.reshape(len(y), -1).to(vectors)
     values, rotated = values.clamp_min(0), vectors.T @ y
     scale = gram.double().diagonal().mean()
 

@@ -136,6 +136,7 @@ def target_alignment(kernel: Tensor, labels: Tensor, center: bool = True) -> flo
     y = targets(labels)
     if len(y) != len(matrix):
         raise ValueError(f"a kernel over {len(matrix)} inputs needs as many labels; got {len(y)}")
+    y = y - y.mean(0) if center else y
     return (_product(matrix, y @ y.T) / (_norm(matrix) * _norm(y @ y.T))).item()
 
 

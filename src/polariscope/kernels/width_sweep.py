@@ -159,7 +159,7 @@ def fit_twin(
     diverged, batches, solution = False, "", None
     if twin == "last_layer":
         freeze_all_but_last(model)
-    trained = linearise(model) if twin in ("linearised", "solved") else model
+    trained = linearise(model.eval()) if twin in ("linearised", "solved") else model
     if twin == "solved":
         solution = solve_exactly(trained, train[0], y, **solver)  # type: ignore[arg-type]
     else:

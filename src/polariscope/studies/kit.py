@@ -54,7 +54,8 @@ def in_order(values: Iterable[Any]) -> dict[Any, str]:
 
 
 def medians(table: Table, columns: Iterable[str], by: Iterable[str]) -> Table:
-    """A row for each combination of ``by``: the medians over all its rows, which are its seeds.
+    """A row for each combination of ``by``: the medians over its rows, which are its seeds; ``of_seeds`` is how many
+    seeds the column has that fewest have.
 
     >>> rows = [{"beta": 1, "seed": s, "kl": k} for s, k in enumerate((3.0, 9.0, 4.0))]
     >>> medians(Table(rows), ["kl"], by=["beta"]).rows
@@ -64,14 +65,14 @@ def medians(table: Table, columns: Iterable[str], by: Iterable[str]) -> Table:
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in table.rows:
         groups.setdefault(tuple(row.get(name) for name in by), []).append(row)
-    return Table(
-        [
-            dict(zip(by, key, strict=True))
-            | {"of_seeds": len({row.get("seed") for row in rows})}
-            | {name: float(np.median(values)) for name in columns if len(values := Table(rows).column(name))}
-            for key, rows in groups.items()
-        ]
-    )
+    result: list[Row] = []
+    for key, rows in groups.items():
+        known = {name: [row for row in rows if row.get(name) is not None] for name in columns}
+        known = {name: own for name, own in known.items() if own}
+        fewest = min((len({row.get("seed") for row in own}) for own in known.values()), default=0)
+        middle = {name: float(np.median(Table(own).column(name))) for name, own in known.items()}
+        result.append(dict(zip(by, key, strict=True)) | {"of_seeds": fewest} | middle)
+    return Table(result)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,6 +30,8 @@ from polariscope.studies.kit import Curve, Declared, Matrix, Restarts, Scatter
 from polariscope.studies.study import Bench, Claim, Job, Judgement, Row, Scale, Study, Table
 from polariscope.training.config import RunConfig
 
+NUMBERS = re.compile(r"\[[-+.\deE,\s]*\]")
+"""A list of numbers, as a table shows it."""
 FILE = "study.toml"
 """What the file is called beside the results, so that they can be judged again."""
 SMOKE_STEPS = 20
@@ -171,6 +173,7 @@ class OwnStudy(Study):
         for claim in self.claims("paper"):
             for one in _parts(claim):
                 self._check_columns(one, cells)
+                _check_order(one, [job["cell"] for job in jobs])
                 _check_evaluated(one, evaluated)
         for name, figure in self.drawn.items():
             for key in ("over", "by", "within", "rows", "columns"):
@@ -404,6 +407,19 @@ def _put(config: dict[str, Any], path: str, value: Any) -> None:
             inner = config[section] = {"name": inner}
         config = inner
     config[last] = copy.deepcopy(value)
+
+
+def _check_order(criterion: Criterion, cells: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse a claim that something rises or peaks over words, which have no order."""
+    over = getattr(criterion, "over", "")
+    if not over or isinstance(criterion, criteria.Flat):
+        return
+    for value in (cell.get(over) for cell in cells):
+        if isinstance(value, str) and not NUMBERS.fullmatch(value):
+            raise ValueError(
+                f"a claim needs an order of {over}, and {value!r} is a word: compare two settings with "
+                'criterion = "beats", first and second'
+            )
 
 
 def _named(value: Any) -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from polariscope.findings import Chart, Column, Findings, Part, Records
+from polariscope.grammar import counted
 from polariscope.measures import measures
 from polariscope.registry import nearest
 from polariscope.report.study_figures import COLOURS, restarts
@@ -37,7 +39,7 @@ class Ranking(Tabular):
             seeds = len(own.distinct("seed"))
             row: Row = dict(zip(self.settings, values, strict=True)) | {"mean": estimate.middle, "seeds": seeds}
             rows.append(row | ({"low": estimate.low, "high": estimate.high} if seeds >= FEWEST else {}))
-        rows.sort(key=lambda row: row["mean"], reverse=self.higher)
+        rows.sort(key=lambda row: (math.isnan(row["mean"]), -row["mean"] if self.higher else row["mean"]))
         for rank, row in enumerate(rows, 1):
             row["rank"] = rank
             row["apart"] = rank > 1 and _apart(rows[0], row, self.higher)
@@ -65,6 +67,8 @@ class Ranking(Tabular):
             else f"; {equal} of the others cannot be distinguished from it"
         )
         end = "highest" if self.higher else "lowest"
+        if math.isnan(best["mean"]):
+            return f"Every setting has a run whose {self.column} is not a number."
         return f"{where} has the {end} {self.column}: {best['mean']:.4g}{interval}{ties if rows[1:] else ''}."
 
     def findings(self) -> Findings:
@@ -83,6 +87,8 @@ class Ranking(Tabular):
         few = [row for row in self.records() if row["seeds"] < FEWEST]
         notes = ["Intervals are Student's 95 % intervals of the mean over the seeds of a setting; a setting is apart "
                  "from the first if the two intervals do not meet."]  # fmt: skip
+        lost = sum(math.isnan(row["mean"]) for row in self.records())
+        notes += [f"{counted(lost, 'setting')} with runs that diverged (the number is NaN) come last."] if lost else []
         notes += [f"{len(few)} settings have a single seed and no interval: train more seeds."] if few else []
         return Findings(f"Settings by {self.column}", self.headline, parts, notes)
 

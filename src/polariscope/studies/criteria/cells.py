@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -98,21 +100,35 @@ def cell_of(rows: Table, column: str, of: Of = "mean") -> Cell:
 def curve_of(rows: Table, over: str, column: str) -> dict[Any, Cell]:
     """A column at each value of another."""
     points = {value: cell_of(group, column) for value, group in rows.by(over)}
-    return {value: cell for value, cell in points.items() if cell.values}
+    return {value: points[value] for value in sorted(points, key=_order) if points[value].values}
+
+
+def _order(value: Any) -> Any:
+    """Lists of numbers, such as widths of layers, are in the order of their numbers, and not of their letters."""
+    if isinstance(value, str) and value.startswith("["):
+        with contextlib.suppress(ValueError):
+            return json.loads(value)
+    return value
 
 
 def effect_of(first: Cell, second: Cell) -> Estimate:
     """First minus second: seed by seed if both have the same ones, else of the means, as Welch compares them."""
     if first.values.keys() == second.values.keys():
-        return estimate_of(np.array([first.values[seed] - second.values[seed] for seed in first.values]))
+        return estimate_of(np.array([_apart(first.values[seed], second.values[seed]) for seed in first.values]))
     groups = [np.array(list(cell.values.values())) for cell in (first, second)]
-    mean = float(groups[0].mean() - groups[1].mean())
+    mean = _apart(float(groups[0].mean()), float(groups[1].mean()))
     errors = [float(own.var(ddof=1)) / len(own) if len(own) > 1 else 0.0 for own in groups]
     if not sum(errors):
         return Estimate.point(mean)
     freedom = sum(errors) ** 2 / sum(e**2 / (len(own) - 1) for e, own in zip(errors, groups, strict=True) if e)
     half = float(stats.t.ppf(0.975, freedom) * np.sqrt(sum(errors)))
     return Estimate(mean, mean - half, mean + half)
+
+
+def _apart(first: float, second: float) -> float:
+    """First minus second; numbers that differ by rounding alone are equal."""
+    gap = first - second
+    return 0.0 if abs(gap) <= ROUNDING * max(abs(first), abs(second)) else gap
 
 
 def estimate_of(values: Values, of: Of = "mean") -> Estimate:
