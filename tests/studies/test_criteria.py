@@ -747,3 +747,10 @@ def test_lists_of_numbers_are_in_the_order_of_their_numbers() -> None:
     finding = Rises("error", "hidden", by=0.1, falls=True).judge(Table(rows))
     assert finding.held
     assert finding.measured.startswith("[64]: 0.50, [256]: 0.30, [1024]: 0.10")
+
+
+def test_a_share_of_nothing_is_nothing_and_no_number_decides_nothing() -> None:
+    rows = [{"seed": seed, "gap": 0.04, "theory": 0.0} for seed in range(5)]
+    assert Near("gap", "theory", by=0.05, relative=True).judge(Table(rows)).held is False
+    lost = [{"seed": seed, "gap": float("nan") if not seed else 1.0} for seed in range(5)]
+    assert Near("gap", 1.0, by=0.1, of="every").judge(Table(lost)).held is None

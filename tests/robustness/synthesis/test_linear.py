@@ -6,6 +6,7 @@ import torch
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
+from polariscope.robustness.synthesis.calibration import settle
 from polariscope.robustness.synthesis.inference import Search
 from polariscope.robustness.synthesis.inversion import invert
 from polariscope.robustness.synthesis.linear import LinearABS
@@ -139,3 +140,16 @@ def test_fit_finds_the_axes_that_made_the_data() -> None:
 def test_bad_input_is_refused_in_a_sentence(call, words: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ValueError, match=words):
         call()
+
+
+def test_probabilities_before_the_calibration_are_those_of_the_scores() -> None:
+    """Divided by the number of pixels, the scores of 784 pixels had probabilities near one half."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(400) % 2
+    x = 0.5 + 0.04 * y[:, None] + 0.1 * torch.randn(400, 784, generator=generator)
+    model = LinearABS.fit(x[:300, None].unflatten(2, (28, 28)), y[:300])
+    images = x[300:, None].unflatten(2, (28, 28))
+    expected = model(images).softmax(1)
+    torch.testing.assert_close(model.probabilities(images), expected)
+    settle(model, x[:300, None].unflatten(2, (28, 28)), y[:300])
+    assert not torch.allclose(model.probabilities(images), expected, atol=0.01)

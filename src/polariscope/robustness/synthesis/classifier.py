@@ -119,8 +119,11 @@ class ABSClassifier(nn.Module, ABC):
 
     @property
     def softmax(self) -> GradedSoftmax:
-        """The calibrated graded softmax; its scores are those of :meth:`forward` divided by the number of pixels."""
-        return GradedSoftmax(float(self.alpha), float(self.log_eta))
+        """The calibrated graded softmax; its scores are those of :meth:`forward` divided by the number of pixels.
+        Before the calibration it is the plain softmax of the scores."""
+        alpha, log_eta = float(self.alpha), float(self.log_eta)
+        uncalibrated = alpha == 1 and log_eta < NO_ETA / 2
+        return GradedSoftmax(self.pixels if uncalibrated else alpha, log_eta)
 
     def log_probabilities(self, scores: Tensor) -> Tensor:
         """Logarithms of class probabilities for scores of :meth:`forward`, by the graded softmax."""

@@ -24,6 +24,7 @@ from polariscope.studies.criteria.criterion import (
     ColumnCriterion,
     Finding,
     Where,
+    all_of,
     concluded,
     listed,
     plain,
@@ -81,12 +82,13 @@ class Near(ColumnCriterion):
         for expected, own in groups.items():
             average: Of = "mean" if self.of == "every" else self.of
             estimate = cell_of(Table(own), self.column, average).estimate(average)
-            size = (abs(expected) if self.relative else 1.0) or 1.0
+            size = abs(expected) if self.relative else 1.0
             low, high = expected - self.by * size, expected + self.by * size
+            size = size or 1.0  # the error of a prediction of 0 is shown as it is
             if self.of == "every":
                 values = Table(own).column(self.column).astype(float)
                 errors.append(float(np.abs(values - expected).max()) / size)
-                verdicts.append((all(Estimate.point(value).within(low, high) for value in values), ""))
+                verdicts.append((all_of([Estimate.point(value).within(low, high) for value in values]), ""))
             else:
                 errors.append(abs(estimate.middle - expected) / size)
                 verdicts.append(self._placed(estimate, low, high))
