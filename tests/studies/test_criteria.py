@@ -75,7 +75,7 @@ def around(level: float, spread: float) -> tuple[float, ...]:
         (Near("x", 2, by=0.5), (1.5, 2.5), (1.49, 2.51)),
         (Near("x", 4, by=0.25, relative=True), (3.0, 5.0), (2.9, 5.1)),
         (Near("x", -4, by=0.25, relative=True), (-3.0, -5.0), (-2.9, -5.1, 4.0)),
-        (Near("x", 0, by=0.25, relative=True), (0.25, -0.25), (0.26,)),  # of nothing there is no share
+        (Near("x", 0, by=0.25, relative=True), (0.0,), (0.04, -0.26)),  # a share of nothing is nothing
     ],
 )
 def test_a_bound_belongs_to_what_is_allowed(criterion, inside, outside) -> None:
