@@ -271,3 +271,22 @@ def test_too_few_examples_are_said_before_anything_is_trained(run) -> None:
     assert "more than 5 examples of each" in err
     assert "--count" in err
     assert "step" not in err
+
+
+def test_outputs_of_a_network_from_elsewhere_are_those_of_the_classes(run, tmp_path) -> None:
+    """Five outputs, and data of the classes 1 and 3: the first two outputs had been taken for them."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(400, 4, generator=generator)
+    labels = torch.where(x[:, 0] > 0, 3, 1)
+    np.savez("two.npz", x=x.numpy(), labels=labels.numpy())
+    Path("mine.py").write_text("from torch import nn\n\n\ndef Net():\n    return nn.Sequential(nn.Linear(4, 5))\n")
+    weights = {"0.weight": torch.zeros(5, 4), "0.bias": torch.zeros(5)}
+    save_file(weights, "initial.safetensors")
+    weights["0.weight"][1, 0], weights["0.weight"][3, 0] = -5.0, 5.0
+    save_file(weights, "final.safetensors")
+    code, out, err = run("kernel", "mine.py:Net", "two.npz", "--count", "60", "--test", "60", "--initial",
+                         "initial.safetensors", "--final", "final.safetensors", "--json")  # fmt: skip
+    assert code == 0, err
+    document = json.loads(out)
+    assert "error 0 %" in document["headline"] or document["network_error"] == 0
+    assert any("matched to its outputs by number" in note for note in document["notes"])

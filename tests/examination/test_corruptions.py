@@ -244,3 +244,17 @@ NAMES = {"kinds": ("contrast",)}
 def test_what_cannot_be_shown_or_counted_is_refused_in_a_sentence(subject, world, asked, words) -> None:
     with pytest.raises(ValueError, match=words):
         withstand(subject, world, **asked)
+
+
+def test_one_probability_as_the_only_score_is_noted() -> None:
+    """Read as the score of the second class against 0, it always decides for the second class."""
+    pictures = np.repeat(np.linspace(60, 200, 30).astype(np.uint8), 144).reshape(30, 12, 12)
+    world = ArrayWorld(pictures, (pictures[:, 0, 0] > 128).astype(int))
+
+    def logit(x: torch.Tensor) -> torch.Tensor:
+        return 20 * (x.mean((1, 2, 3)) - 0.5)
+
+    for function, notes in ((logit, 0), (lambda x: logit(x).sigmoid(), 1)):
+        result = withstand(function, world, kinds=("contrast",))
+        assert sum("Return the logit" in note for note in result.findings().notes) == notes
+        assert (result.clean == 1) is not bool(notes)

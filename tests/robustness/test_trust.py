@@ -120,6 +120,7 @@ def test_every_planted_defence_is_detected(defence: type[Plain]) -> None:
 
 def test_honest_classifiers_raise_no_alarm() -> None:
     assert [probed(Plain(seed), seed) for seed in range(40)] == [[]] * 40
+    torch.manual_seed(0)
     logit = nn.Sequential(Plain(), nn.Linear(4, 1))
     assert probed(logit) == [], "a single output that is no probability"
 

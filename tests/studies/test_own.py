@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from polariscope.cli import main
@@ -321,3 +322,17 @@ def test_nothing_rises_over_words() -> None:
         own._check_order(Rises("mcc", "activation", by=0.1), words)
     own._check_order(Rises("mcc", "hidden", by=0.1), words)
     own._check_order(Flat("mcc", "activation", by=0.1), words)
+
+
+def test_a_job_is_done_again_if_its_data_changes(tmp_path) -> None:
+    """The rows of overwritten data had been those of the data before."""
+    data = tmp_path / "points.npz"
+    rng = np.random.default_rng(0)
+    np.savez(data, x=rng.uniform(size=(60, 4)))
+    text = BASE.format(seeds=[0]).replace('name = "mini-sprites"', f'name = "file"\npath = "{data}"')
+    study = OwnStudy(text.replace("[1, 4]", "[1]") + CLAIM[:0])
+    first = run_study(study, "mine", "own", tmp_path / "out", 1).table.rows[0]["train_loss"]
+    assert run_study(study, "mine", "own", tmp_path / "out", 1).table.rows[0]["train_loss"] == first
+    np.savez(data, x=rng.uniform(size=(60, 4)) ** 8)
+    again = run_study(study, "mine", "own", tmp_path / "out", 1).table.rows[0]["train_loss"]
+    assert abs(again - first) > 0.01

@@ -11,6 +11,7 @@ from polariscope import examine
 from polariscope.representation import represent
 from polariscope.subjects import as_subject
 from polariscope.subjects.evidence import code_places, read_places, returned_names, role_of_name
+from polariscope.subjects.outputs import read_code
 from polariscope.user_code import load_source
 from polariscope.worlds import ArrayWorld
 
@@ -171,3 +172,27 @@ def test_a_sampler_that_contradicts_the_values_is_not_believed(dots) -> None:
 
     with pytest.raises(ValueError, match="--returns mean,std"):
         represent(Contradicting(), dots, count=64)
+
+
+@pytest.mark.parametrize(
+    ("names", "spread"),
+    [
+        (("mu", "log_sigma"), lambda s: s.log()),
+        (("z_mu", "logsigma"), lambda s: s.log()),
+        (("mu", "logVar"), lambda s: 2 * s.log()),
+        (("mean", "log_sigma2"), lambda s: 2 * s.log()),
+        (("mean", "lv"), lambda s: 2 * s.log()),
+        (("z_mean", "z_std"), lambda s: s),
+    ],
+)
+def test_names_of_spreads_are_read_by_their_words(names, spread) -> None:
+    """They were dropped in silence, and the model was said to have no posterior variance."""
+    mean, sd = torch.randn(5, 3), torch.rand(5, 3) + 0.1
+    code = read_code({names[0]: mean, names[1]: spread(sd), "loss_scale": torch.tensor(2.0)})
+    torch.testing.assert_close(code["mean"], mean)
+    torch.testing.assert_close(code["var"], sd.square())
+
+
+def test_a_negative_deviation_is_no_deviation() -> None:
+    with pytest.raises(ValueError, match="negative standard deviations"):
+        read_code({"mean": torch.zeros(2, 3), "std": torch.full((2, 3), -3.0)})

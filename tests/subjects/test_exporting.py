@@ -39,7 +39,8 @@ model.eval()
 x = torch.from_numpy(np.load(sys.argv[2]))
 with torch.no_grad():
     if hasattr(model, "encode"):
-        mean, var = model.encode(x)
+        code = model.encode(x)
+        mean, var = code if isinstance(code, tuple) else (code, code)
         out = {"mean": mean, "var": var, "image": model.decode(mean)}
     else:
         out = {"scores": model.predict(x)}
@@ -118,3 +119,45 @@ def test_what_cannot_be_exported_is_said(tmp_path):
     assert not (tmp_path / "out").exists()
     with pytest.raises(TypeError, match="not a torch module"):
         export_model(as_subject(lambda x: x), torch.rand(5, 3), tmp_path / "out")
+
+
+class Pictures(nn.Module):
+    """Tied weights, and pictures with their channels last, beside other outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.again, self.back = nn.Linear(192, 4), nn.Linear(192, 4), nn.Linear(4, 192)
+        self.again.weight = self.first.weight
+
+    def encode(self, x):
+        return self.first(x.flatten(1))
+
+    def decode(self, z):
+        picture = (z @ self.again.weight + self.back(z)).view(-1, 8, 8, 3)
+        return {"features": 2 * z, "reconstruction": picture}
+
+
+class Named(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.features, self.head = nn.Linear(192, 6), nn.Linear(6, 4)
+
+    def forward(self, x):
+        features = self.features(x.flatten(1))
+        return {"features": features, "logits": self.head(features)}
+
+
+def test_exported_methods_give_what_the_subject_gives(tmp_path) -> None:
+    """Of several outputs the exported one was the first, and pictures with channels last were scrambled."""
+    torch.manual_seed(0)
+    x = torch.rand(16, 3, 8, 8)
+    for module in (Pictures(), Named()):
+        folder, subject = tmp_path / type(module).__name__, as_subject(module)
+        export_model(subject, x, folder)
+        out = alone(folder, x[:5], tmp_path)
+        if isinstance(module, Pictures):
+            subject = subject.understood(x)
+            expected = subject.generate(torch.from_numpy(out["mean"]), (3, 8, 8)).detach()
+            np.testing.assert_allclose(out["image"], expected, atol=1e-6)
+        else:
+            np.testing.assert_allclose(out["scores"], subject.predict(x[:5]).detach(), atol=1e-6)

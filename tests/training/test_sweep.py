@@ -22,6 +22,7 @@ from polariscope.training import (
     train_all,
 )
 from polariscope.training.run import Progress, paced
+from polariscope.training.sweep import by_setting
 from polariscope.worlds.renderers.mini_sprites import MiniSprites
 from polariscope.worlds.splits import RandomSplit
 from polariscope.worlds.views.pairs import Pairs
@@ -112,3 +113,13 @@ def test_progress_is_told_at_a_pace_and_at_the_end(monkeypatch) -> None:
     assert numbers[-1] == 12
     assert 2 < len(numbers) < 8
     assert progress[-1] == Progress(12, 12, 0.5)
+
+
+def test_runs_from_other_weights_are_a_setting_of_their_own() -> None:
+    rows = [
+        {"objective": "vae", "start_run": start, "training_seed": seed, "held_out_loss": loss + seed}
+        for start, loss in ((None, 30.0), ("earlier", 17.0))
+        for seed in range(3)
+    ]
+    groups = by_setting(rows)
+    assert sorted(len(own) for own in groups.values()) == [3, 3]

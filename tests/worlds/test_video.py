@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from polariscope.testing import check_world
-from polariscope.worlds.readers.video import Video, windowed
+from polariscope.worlds.readers.video import Video, read_videos, windowed
 from polariscope.worlds.views.sequences import FramePairs, transitions
 from polariscope.worlds.world import worlds
 
@@ -161,3 +161,22 @@ def test_what_is_no_folder_of_frames_is_one_sentence(tmp_path) -> None:
     for name in ("size", "windows", "fewest"):
         with pytest.raises(ValueError, match=f"{name} of a video is 0"):
             Video("anywhere", **{name: 0})
+
+
+def test_frames_are_in_the_order_of_their_numbers_and_palettes_are_colours(tmp_path) -> None:
+    """A square that moves by a pixel; in a palette with white first, black had been the object."""
+    for kind in ("grey", "palette"):
+        folder = tmp_path / kind
+        folder.mkdir()
+        for number in range(12):
+            frame = np.zeros((32, 32), np.uint8)
+            frame[8:16, 4 + number : 12 + number] = 255
+            image = Image.fromarray(frame)
+            if kind == "palette":
+                image = Image.fromarray((frame == 0).astype(np.uint8))
+                image.putpalette([255, 255, 255, 0, 0, 0])
+            image.save(folder / f"{number}.png")
+        ((_, frames),) = read_videos(folder)
+        masks = frames != 0
+        assert masks.sum((1, 2)).tolist() == [64] * 12
+        assert [int(np.flatnonzero(mask.any(0))[0]) for mask in masks] == list(range(4, 16))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from polariscope.examination.run_subjects import classifier_run, run_subject, shown_data
@@ -27,6 +28,7 @@ from polariscope.report import corruption_figures
 from polariscope.representation import BATCH
 from polariscope.subjects import Subject
 from polariscope.subjects.doors import subjects_and_world
+from polariscope.subjects.labelled import ONE_PROBABILITY, RETURN_LOGIT, is_one_probability
 from polariscope.tabular import Row, Tabular
 from polariscope.training.progress import TellShare
 from polariscope.worlds.given import Data
@@ -343,6 +345,7 @@ def withstand(
     right = np.zeros((len(subjects), len(guesses), 1 + len(cells)))
     notes: dict[str, None] = {}
     classes = np.zeros(factor.size, dtype=np.int64)
+    single = [True] * len(subjects)
 
     def changed(images: NDArray[Any], kind: str, severity: int, numbers: NDArray[np.int64]) -> NDArray[Any]:
         return np.asarray(corrupt(images, kind, severity, suite=suite, seed=seed, index=numbers))
@@ -360,11 +363,18 @@ def withstand(
                     scores = _scores(one, shown)
                     meant, note = outputs_of(factor, scores.shape[1], one.name)
                     notes |= {note: None} if note else {}
+                    single[who] &= bool(place) or is_one_probability(torch.from_numpy(scores))
                     right[who, :, place] += [len(numbers) * top_accuracy(scores, meant[positions], k) for k in guesses]
                 tell("corruptions", (start + len(numbers) * (place + 1) / (1 + len(cells))) / len(index))
         example = index[len(index) // 2 :][:1]
         picture, middle = world.observe(example), levels[len(levels) // 2]
         gallery = np.concatenate([picture, *(changed(picture, kind, middle, example) for kind in groups)])
+    several = len(subjects) > 1
+    notes |= {
+        f"{f'{one.name}: ' if several else ''}{ONE_PROBABILITY} {RETURN_LOGIT}": None
+        for one, only in zip(subjects, single, strict=True)
+        if only
+    }
     shares = np.rint(right) / len(index)
     accuracies = [[Accuracies(float(s[0]), s[1:].reshape(len(groups), len(levels))) for s in one] for one in shares]
     return Withstood(

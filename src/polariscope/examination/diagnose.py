@@ -37,6 +37,7 @@ from polariscope.kernels.principal import (
 )
 from polariscope.measures.intrinsic_dimension import mle_from_distances
 from polariscope.measures.mutual_information import label_information, permutation_floor
+from polariscope.subjects.labelled import ONE_PROBABILITY, RETURN_LOGIT, is_one_probability
 from polariscope.training.progress import TellShare
 from polariscope.worlds.targets import Examples
 
@@ -104,7 +105,10 @@ def diagnose(
         leading = pca if leading is None else leading
     assert leading is not None
     change = kernel_change(grams[0], grams[1])
-    error = _error(_outputs(network or after, test.x, classes, outputs), test.y)
+    scores = _outputs(network or after, test.x, classes, outputs)
+    if outputs == 1 and is_one_probability(torch.nn.functional.pad(2 * scores[:, 1:], (1, 0))):
+        notes.append(f"{ONE_PROBABILITY} {RETURN_LOGIT}")
+    error = _error(scores, test.y)
     verdict, reasons = judge(change, views[0], views[1], error)
     return Diagnosis(
         verdict,

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from polariscope.documents import PICTURES
 from polariscope.examination.classifier_training import save_networks, train_classifier
+from polariscope.examination.corruptions import outputs_of
 from polariscope.examination.diagnose import diagnose
 from polariscope.examination.diagnosis import Diagnosis, Form
-from polariscope.examination.labelled import check_examples
+from polariscope.examination.labelled import check_examples, output_width
 from polariscope.lab.holding import hold
 from polariscope.lab.store import Run, Store
 from polariscope.nets.classifiers import Parametrisation
@@ -203,7 +204,9 @@ def diagnose_model(
             seed=look.seed,
             tell=train_tell,
         )
-    result = _diagnosed(initial, module.eval(), fit, test, network.eval(), look, tell)
+    shown, note = _in_order(network.eval(), name, task, fit) if training.final is not None else (network.eval(), "")
+    result = _diagnosed(initial, module.eval(), fit, test, shown, look, tell)
+    result = replace(result, notes=[*result.notes, note]) if note else result
     settings = {"model": name, "data": worlds.describe(task.of), **asdict(training), **asdict(look)}
     settings |= {"label": task.factor or None, "parity": task.form == "parity"}
     settings = {key: str(value) if isinstance(value, Path) else value for key, value in settings.items()}
@@ -228,12 +231,23 @@ def keep_networks(
     return result, None
 
 
+def _in_order(network: nn.Module, name: str, task: Task, examples: Examples) -> tuple[Callable[[Tensor], Tensor], str]:
+    """A network that was trained elsewhere, with its outputs for the classes of the data, and a note on how these are
+    matched if there are two ways."""
+    width = output_width(network, examples.x, task.targets[0].size)
+    if width == 1:
+        return network, ""
+    meant, note = outputs_of(task.targets[0], width, name)
+    places = torch.from_numpy(meant)
+    return lambda x: network(x)[:, places], note
+
+
 def _diagnosed(
     before: nn.Module,
     after: nn.Module,
     fit: Examples,
     test: Examples,
-    network: nn.Module,
+    network: Callable[[Tensor], Tensor],
     look: KernelLook,
     tell: TellShare,
 ) -> Diagnosis:

@@ -117,13 +117,13 @@ def weights_hash(module: torch.nn.Module) -> str:
 
 
 def _sources(file: Path) -> list[Path]:
-    """The user's file and the modules that were loaded from its folder: together they are the model's code."""
+    """The user's file and all loaded modules that belong to no library: together they are the model's code."""
     named = {
         Path(file_name) for module in list(sys.modules.values()) if (file_name := getattr(module, "__file__", None))
     }
     others = (PACKAGE, *LIBRARIES)
-    beside = {path for path in named if path.is_relative_to(file.parent) and path.is_file()}
-    return sorted({file} | {path for path in beside if not any(map(path.is_relative_to, others))})
+    own = {path for path in named if path.suffix == ".py" and path.is_file()}
+    return sorted({file} | {path for path in own if not any(map(path.is_relative_to, others))})
 
 
 def _bytes_hash(content: bytes) -> str:
@@ -139,8 +139,8 @@ def _data(description: Any) -> Any:
     if isinstance(description, Mapping):
         described = {key: _data(value) for key, value in description.items()}
         path = description.get("path")
-        if isinstance(path, str) and Path(path).exists():
-            described["files"] = _stamp(Path(path))
+        if isinstance(path, str) and Path(path).expanduser().exists():
+            described["files"] = _stamp(Path(path).expanduser())
         return described
     return [_data(item) for item in description] if isinstance(description, list) else description
 

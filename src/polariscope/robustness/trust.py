@@ -18,7 +18,7 @@ from torch import Tensor
 from polariscope.robustness.attacks import Attacked, NoGradient, attacks
 from polariscope.robustness.attacks.trial import needing_gradients
 from polariscope.subjects import Subject
-from polariscope.subjects.labelled import are_probabilities
+from polariscope.subjects.labelled import ONE_PROBABILITY, RETURN_LOGIT, are_probabilities, is_one_probability
 from polariscope.user_code import UserCodeError
 
 PROBED = 16
@@ -77,15 +77,8 @@ def probe(subject: Subject, x: Tensor, y: Tensor, *, seed: int = 0) -> list[Warn
                 )
             )
         probabilities = are_probabilities(first)
-        if _sigmoid(first):
-            warnings.append(
-                Warning(
-                    "probabilities",
-                    "The only output is from 0 to 1 for every image: as the score of the second class against 0 it "
-                    "decides for the second class always.",
-                    "Return the logit, the number before the sigmoid, or a score for each class.",
-                )
-            )
+        if is_one_probability(first):
+            warnings.append(Warning("probabilities", ONE_PROBABILITY, RETURN_LOGIT))
         if probabilities:
             warnings.append(
                 Warning(
@@ -283,13 +276,6 @@ def _differ(first: Tensor, second: Tensor) -> bool:
 
 def _gap(first: Tensor, second: Tensor) -> float:
     return float((first - second).abs().max())
-
-
-def _sigmoid(scores: Tensor) -> bool:
-    """Whether two classes are scored by one probability: 0 for the first, as a single output is read."""
-    only = scores[:, -1]
-    zero = scores.shape[1] == 2 and not scores[:, 0].any()
-    return zero and bool(((only >= 0) & (only <= 1)).all() and only.any())
 
 
 def _margin(scores: Tensor, y: Tensor) -> Tensor:

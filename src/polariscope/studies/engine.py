@@ -20,7 +20,7 @@ import torch
 
 from polariscope.atomic import atomic
 from polariscope.lab.executors import Workers, in_parallel
-from polariscope.lab.provenance import environment
+from polariscope.lab.provenance import data_record, environment
 from polariscope.lab.store import Store, fingerprint
 from polariscope.lab.travel import Luggage, travels
 from polariscope.report.markdown import markdown
@@ -42,6 +42,7 @@ from polariscope.studies.study import (
     studies,
 )
 from polariscope.studies.tables import read_table, write_table
+from polariscope.worlds.readers.data_files import data_files
 
 COMPILER = "torch._dynamo"
 """What torch imports with the first optimiser of a process, for seconds: the first job of a worker is the longer."""
@@ -119,12 +120,18 @@ class StudyJob:
 
     @property
     def is_done(self) -> bool:
-        """Whether its rows are there, whole, and of this version of the study."""
+        """Whether its rows are there, whole, of this version of the study, and of the data as it is now."""
         try:
-            made = json.loads(self.file.read_text(encoding="utf-8"))["made"]
+            record = json.loads(self.file.read_text(encoding="utf-8"))
+            version = record["made"]["study"]
         except (FileNotFoundError, json.JSONDecodeError, KeyError):
             return False
-        return bool(made["study"] == self.version)
+        return bool(version == self.version and record.get("data", []) == self.data)
+
+    @property
+    def data(self) -> list[str]:
+        """Hashes of the data files of a job that is a configuration, as those of your own studies are."""
+        return [entry["sha256"] for entry in data_record(data_files(self.job.get("config", {})))]
 
 
 def jobs_of(study: Study, name: str, scale: Scale, path: Path) -> list[StudyJob]:
@@ -194,6 +201,7 @@ def run_job(task: StudyJob, tell: Callable[[Any], None]) -> None:
     first = COMPILER not in sys.modules
     started = time.process_time()  # of one core, whatever else the machine does
     bench = Bench(Store(task.file.parents[1] / "runs"), tell)
+    data = task.data
     rows = task.study.run(task.job, bench)
     record = {
         "study": task.name,
@@ -203,7 +211,7 @@ def run_job(task: StudyJob, tell: Callable[[Any], None]) -> None:
         "first": first and COMPILER in sys.modules,
         "earlier": bench.earlier,
         "made": environment() | {"study": task.version},
-    }
+    } | ({"data": data} if data else {})
     task.file.parent.mkdir(parents=True, exist_ok=True)
     with atomic(task.file) as draft:
         draft.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

@@ -22,8 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from polariscope.atomic import atomic
-from polariscope.subjects.abilities import first_tensor
-from polariscope.subjects.outputs import mean_and_var
+from polariscope.subjects.outputs import mean_and_var, prediction_in, read_image
 from polariscope.subjects.subject import MEANINGS, Subject
 
 HEAD = '''"""{title}
@@ -128,7 +127,7 @@ def export_model(
     folder.mkdir(parents=True, exist_ok=True)
     with atomic(folder / "weights.safetensors") as draft:
         save_file({name: value.detach().cpu().contiguous().clone() for name, value in state.items()}, draft)
-    trained = {name for name, _ in module.named_parameters()}
+    trained = {name for name, _ in module.named_parameters(remove_duplicate=False)}
     with atomic(folder / "model.py") as draft:
         draft.write_text(_source(subject.name, programs, state, trained), encoding="utf-8")
     facts = {"methods": list(programs), "observation": list(observations.shape[1:]), "notes": [*subject.notes, *notes]}
@@ -157,11 +156,18 @@ def _methods(subject: Subject, observations: Tensor) -> dict[str, tuple[Callable
 
             def decode(z: Tensor) -> Tensor:
                 given = z.reshape(-1, *subject.code_shape) if subject.code_shape else z
-                return MEANINGS[subject.meaning](first_tensor(decodes(given)).reshape(-1, *shape))
+                return MEANINGS[subject.meaning](read_image(decodes(given), shape))
 
             methods["decode"] = (decode, mean)
     elif predicts is not None:
-        methods["predict"] = (lambda given: first_tensor(predicts(given)), x)
+
+        def predict(given: Tensor) -> Tensor:
+            prediction: Tensor | None = prediction_in(predicts(given))
+            if prediction is None:
+                raise ValueError("it returns neither a tensor nor an entry called logits")
+            return prediction
+
+        methods["predict"] = (predict, x)
     return methods
 
 
@@ -185,7 +191,10 @@ def _names(program: Any) -> dict[str, str]:
 
 
 def _tensors(module: nn.Module) -> dict[str, Tensor]:
-    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    """Weights and buffers by all their names: tied ones have several."""
+    return {
+        **dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers(remove_duplicate=False))
+    }  # fmt: skip
 
 
 def _source(title: str, programs: Mapping[str, Any], state: Mapping[str, Tensor], trained: set[str]) -> str:

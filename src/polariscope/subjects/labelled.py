@@ -51,6 +51,24 @@ def labelled_examples(subject: Subject, x: Any, y: Any, box: tuple[float, float]
     return images, labels
 
 
+ONE_PROBABILITY = (
+    "The only output is from 0 to 1 for every image: as the score of the second class against 0 it decides for the "
+    "second class always."
+)
+RETURN_LOGIT = "Return the logit, the number before the sigmoid, or a score for each class."
+
+
+def is_one_probability(scores: Tensor) -> bool:
+    """Whether two classes are scored by one probability: 0 for the first, as a single output is read.
+
+    >>> is_one_probability(torch.tensor([[0.0, 0.2]])), is_one_probability(torch.tensor([[0.0, -1.2]]))
+    (True, False)
+    """
+    only = scores[:, -1]
+    zero = scores.shape[1] == 2 and not scores[:, 0].any()
+    return zero and bool(((only >= 0) & (only <= 1)).all() and only.any())
+
+
 def are_probabilities(scores: Tensor) -> bool:
     """Whether the scores of every image are probabilities: none negative, with a sum of 1.
 

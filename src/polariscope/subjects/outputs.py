@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from polariscope.registry import nearest
-from polariscope.subjects.evidence import ROLES, code_places, pictures, unnamed
+from polariscope.subjects.evidence import ROLES, code_places, pictures, role_of_name, unnamed
 
 # Names in use for the parts of a posterior, the more telling first.
 POOLED = ("pooler_output", "image_embeds", "last_hidden_state")
@@ -20,6 +20,7 @@ VARIANCES = ("var", "variance")
 LOG_VARIANCES = ("logvar", "log_var", "log_variance", "log_covariance", "z_logvar", "z_log_var")
 DEVIATIONS = ("scale", "std", "stddev", "sigma")
 LOG_DEVIATIONS = ("logstd", "log_std", "log_scale")
+SPREADS = ("var", "logvar", "std", "logstd")
 SAMPLES = ("sample", "z")
 IMAGES = ("reconstruction", "recon_x", "recon", "x_hat", "mean", "loc", "mu", "logits", "probs", "sample", "output")
 
@@ -142,9 +143,17 @@ def read_image(output: Any, shape: tuple[int, ...] | None) -> Tensor:
             last = (*shape[1:], shape[0]) if len(shape) == 3 else None
             if last is not None and tuple(image.shape[1:]) == last != shape:
                 return image.permute(0, 3, 1, 2)
-            return image.reshape(len(image), *shape)
+            return image.reshape(-1, *shape)
     came = ", ".join(str(tuple(image.shape[1:])) for image in candidates) or type(output).__name__
     raise ValueError(f"decode returned {came} for an example, but the data has shape {shape}")
+
+
+def prediction_in(output: Any) -> Any:
+    """The prediction among the outputs of a ``forward``: the one called logits, or the first of a tuple; None if there
+    is neither."""
+    if isinstance(output, tuple | list) and output and not hasattr(output, "logits"):
+        return prediction_in(output[0])
+    return output if isinstance(output, Tensor | np.ndarray) else named_parts(output, ("logits",)).get("logits")
 
 
 def named_parts(output: Any, names: Sequence[str] | None = None) -> dict[str, Tensor]:
@@ -161,10 +170,10 @@ def named_parts(output: Any, names: Sequence[str] | None = None) -> dict[str, Te
 
 def _named_code(output: Any) -> tuple[Any, dict[str, Tensor]]:
     """The part of an output that has a code, and its tensors by name: the output itself, or one thing that it holds."""
-    named = named_parts(output)
+    named = _with_roles(named_parts(output))
     if _first(named, MEANS)[1] is None:
         for inner in _held(output):
-            deeper = named_parts(inner)
+            deeper = _with_roles(named_parts(inner))
             if _first(deeper, MEANS)[1] is not None:
                 return inner, deeper
     return output, named
@@ -185,11 +194,33 @@ def _variance(named: Mapping[str, Any]) -> Tensor | None:
     _, logvar = _first(named, LOG_VARIANCES)
     if logvar is not None:
         return logvar.exp()
-    _, std = _first(named, DEVIATIONS)
+    name, std = _first(named, DEVIATIONS)
     if std is not None:
+        if not torch.compiler.is_compiling() and bool((std < 0).any()):
+            raise ValueError(
+                f"encode returned negative standard deviations ({name}): name them log_std, or logvar, if they are "
+                "logarithms"
+            )
         return std.square()
     _, logstd = _first(named, LOG_DEVIATIONS)
     return None if logstd is None else (2 * logstd).exp()
+
+
+def _with_roles(named: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Parts of which none has a usual name for a mean or for a spread, by the role that their names suggest, such as
+    ``z_mu`` and ``log_sigma``; a spread has the shape of the mean."""
+    mean = _first(named, MEANS)[1]
+    if mean is None:
+        mean = next((part for name, part in named.items() if role_of_name(name) == "mean"), None)
+        named = named if mean is None else {**named, "mean": mean}
+    if mean is None or {*VARIANCES, *LOG_VARIANCES, *DEVIATIONS, *LOG_DEVIATIONS} & named.keys():
+        return named
+    roles = {
+        role: part
+        for name, part in named.items()
+        if (role := role_of_name(name)) in SPREADS and getattr(part, "shape", None) == mean.shape
+    }
+    return {**named, **roles}
 
 
 def _first(named: Mapping[str, Any], names: Sequence[str]) -> tuple[str, Tensor | None]:

@@ -38,8 +38,8 @@ from polariscope.subjects.outputs import (
     Code,
     checked_roles,
     holds_posterior,
-    named_parts,
     names_code,
+    prediction_in,
     read_code,
     read_image,
     shaped_code,
@@ -205,10 +205,7 @@ class Subject:
             raise TypeError(f"{self.name} does not predict: give a module or a function of observations")
         with user_code(f"predict of {self.name}", lambda error: misfit(error, tuple(x.shape[1:]))):
             output = self.predicts(self.prepared(x))
-        if isinstance(output, tuple | list) and output:
-            output = output[0]
-        if not isinstance(output, Tensor | np.ndarray):
-            output = named_parts(output, ("logits",)).get("logits")
+        output = prediction_in(output)
         if output is None or not output.ndim or len(output) != len(x):
             returned = "no entry called logits" if output is None else f"shape {tuple(output.shape)}"
             raise ValueError(

@@ -120,7 +120,7 @@ def by_setting(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str,
 
     If several runs have the same settings and seed, and so the same bits, the last one counts.
     """
-    sections = ("world", "split", "objective", "model", "training")
+    sections = ("world", "split", "objective", "model", "training", "start")
     known = {key for row in rows for key in row if key.split("_")[0] in sections and key != "training_seed"}
     differing = [key for key in sorted(known) if len({str(row.get(key)) for row in rows}) > 1]
     groups: dict[str, dict[Any, Mapping[str, Any]]] = {}

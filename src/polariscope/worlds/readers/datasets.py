@@ -146,7 +146,7 @@ def _targets(dataset: Any, labels: Labels) -> NDArray[Any] | None:
     if isinstance(dataset, Subset):
         inner = _targets(dataset.dataset, {dataset.indices[number]: label for number, label in labels.items()})
         return None if inner is None else inner[np.asarray(dataset.indices)]
-    if not hasattr(dataset, "targets"):
+    if not hasattr(dataset, "targets") or getattr(dataset, "target_transform", None) is not None:
         return None
     table = as_array(dataset.targets)
     same = len(table) == len(dataset) and all(np.array_equal(table[i], label) for i, label in labels.items())  # type: ignore[arg-type]

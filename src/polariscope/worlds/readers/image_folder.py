@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,16 @@ def read_folder(folder: Path, size: int | None) -> tuple[ImageRows, NDArray[np.s
 def images_in(folder: Path) -> list[Path]:
     """Images in a folder and its sub-folders by their paths within it, in the order of their names."""
     return files_in(folder, lambda file: file.suffix.lower() in IMAGE_SUFFIXES)
+
+
+def by_number(name: str) -> list[Any]:
+    """A key that sorts names by the numbers in them.
+
+    >>> sorted(["10.png", "9.png", "a2.png"], key=by_number)
+    ['9.png', '10.png', 'a2.png']
+    """
+    parts = re.split(r"(\d+)", name)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
 def files_in(folder: Path, wanted: Callable[[Path], bool]) -> list[Path]:

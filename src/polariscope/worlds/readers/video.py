@@ -17,10 +17,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from PIL import Image
 
 from polariscope.registry import Settings
 from polariscope.worlds.mask_sequences import FEWEST, Clips, Masks, MaskWorld, visible_runs
-from polariscope.worlds.readers.image_folder import IMAGE_SUFFIXES, open_image
+from polariscope.worlds.readers.image_folder import IMAGE_SUFFIXES, by_number, open_image
 from polariscope.worlds.readers.numpy_files import npz
 from polariscope.worlds.world import MadeAgain, worlds
 
@@ -85,12 +86,18 @@ def read_videos(path: str | Path) -> Iterator[tuple[str, NDArray[Any]]]:
 
 
 def _in_folders(path: Path) -> Iterator[tuple[str, NDArray[Any]]]:
-    files = sorted(file for file in path.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
+    files = [file for file in path.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES]
     files = [file for file in files if not any(part.startswith(".") for part in file.relative_to(path).parts)]
     if not files:
         raise ValueError(f"{path}: expected a folder of frames for each video, but there is no image in it")
-    for folder, frames in groupby(sorted(files, key=lambda file: (file.parent, file.name)), lambda file: file.parent):
-        yield str(folder), _stacked([(file, open_image(file, np.asarray)) for file in frames])
+    ordered = sorted(files, key=lambda file: (file.parent, by_number(file.name)))
+    for folder, frames in groupby(ordered, lambda file: file.parent):
+        yield str(folder), _stacked([(file, open_image(file, _colours)) for file in frames])
+
+
+def _colours(image: Image.Image) -> NDArray[Any]:
+    """The pixels of a frame; of an image with a palette, the colours and not their places in it."""
+    return np.asarray(image.convert("RGB") if image.mode == "P" else image)
 
 
 def _stacked(frames: Sequence[tuple[Path, NDArray[Any]]]) -> NDArray[Any]:
