@@ -258,3 +258,20 @@ def test_one_probability_as_the_only_score_is_noted() -> None:
         result = withstand(function, world, kinds=("contrast",))
         assert sum("Return the logit" in note for note in result.findings().notes) == notes
         assert (result.clean == 1) is not bool(notes)
+
+
+def test_predictions_that_differ_from_call_to_call_are_noted() -> None:
+    torch.manual_seed(0)
+    pictures = np.random.default_rng(0).integers(0, 256, (40, 12, 12)).astype(np.uint8)
+    world = ArrayWorld(pictures, np.arange(40) % 2)
+    linear, norm = nn.Linear(144, 2), nn.Sequential(nn.Linear(144, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)).train()
+
+    def noisy(x: torch.Tensor) -> torch.Tensor:
+        return linear(nn.functional.dropout(x.flatten(1), 0.5, training=True))
+
+    def notes(function) -> str:
+        return " ".join(withstand(function, world, kinds=("contrast",)).findings().notes)
+
+    assert "are random in evaluation mode" in notes(noisy)
+    assert "depends on the others in its batch" in notes(lambda x: norm(x.flatten(1)))
+    assert "mode" not in notes(lambda x: linear(x.flatten(1)))

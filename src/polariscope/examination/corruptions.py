@@ -27,6 +27,7 @@ from polariscope.measures.measure import Undefined
 from polariscope.report import corruption_figures
 from polariscope.representation import BATCH
 from polariscope.subjects import Subject
+from polariscope.subjects.checks import unsteady_predictions
 from polariscope.subjects.doors import subjects_and_world
 from polariscope.subjects.labelled import ONE_PROBABILITY, RETURN_LOGIT, is_one_probability
 from polariscope.tabular import Row, Tabular
@@ -357,6 +358,8 @@ def withstand(
             numbers = index[start : start + BATCH]
             images, positions = world.observe(numbers), target_values(world, numbers)[:, 0].astype(np.int64)
             classes += np.bincount(positions, minlength=factor.size)
+            for one in subjects if not start else ():
+                notes |= dict.fromkeys(unsteady_predictions(one, to_tensor(images)))
             for place in range(1 + len(cells)):
                 shown = changed(images, *cells[place - 1], numbers) if place else images
                 for who, one in enumerate(subjects):

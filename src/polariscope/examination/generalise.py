@@ -29,6 +29,7 @@ from polariscope.measures.measure import Undefined
 from polariscope.measures.similarity import SimilarityMatrix
 from polariscope.report import figures, generalisation_figures
 from polariscope.representation import BATCH, represent
+from polariscope.subjects.checks import EXAMPLES, unsteady_predictions
 from polariscope.subjects.doors import subject_and_world
 from polariscope.subjects.subject import Subject
 from polariscope.tabular import Tabular
@@ -92,6 +93,8 @@ class Generalisation(Tabular):
     """Distance between neighbouring values of each factor."""
     references: Mapping[str, Floats]
     """R² of each factor by simple predictors, on the whole held-out part."""
+    doubts: tuple[str, ...] = ()
+    """Why the predictions may be other ones in the next call."""
 
     @property
     def split_name(self) -> str:
@@ -253,7 +256,7 @@ class Generalisation(Tabular):
 
     def _notes(self) -> list[str]:
         clip = float(self.references["clip"].mean())
-        notes = []
+        notes = list(self.doubts)
         if self.score < clip:
             notes.append(f"Below the exact predictor clipped to the training range ({clip:.3f}).")
         at_the_mean = [
@@ -306,6 +309,7 @@ def generalise(
         tuple(np.setdiff1d(whole, own) for whole, own in zip(everything.T, train.T, strict=True)),
         tuple(float(np.diff(np.unique(whole)).min(initial=1.0)) for whole in everything.T),
         {reference: r_squared(values, test, variance) for reference, values in references.items()},
+        tuple(unsteady_predictions(subject, to_tensor(world.observe(index[:EXAMPLES])))),
     )
 
 

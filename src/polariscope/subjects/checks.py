@@ -40,6 +40,30 @@ def broken_promises(subject: Subject, x: Tensor, u: Tensor | None = None) -> lis
         return _alone(subject, x, u, first, allowed)
 
 
+def unsteady_predictions(subject: Subject, x: Tensor) -> list[str]:
+    """A sentence if the predictions for some examples differ from call to call, or with the other examples of their
+    batch; the model is left as it was. Three short passes on at most 32 examples."""
+    x = x[:EXAMPLES]
+    with subject.at_rest():
+        torch.manual_seed(0)
+        first, second = (subject.predict(x).detach().reshape(len(x), -1).double().cpu() for _ in range(2))
+        allowed = _allowed(first, subject.dtype)
+        if bool(((first - second).abs() > allowed).any()):
+            return [
+                f"The predictions of {subject.name} are random in evaluation mode: two calls on the same examples "
+                "differ. Is a dropout always on, or a batch normalisation of a function in training mode? This noise "
+                "affects all results."
+            ]
+        few = -(-len(x) // 2)
+        apart = subject.predict(x[:few]).detach().reshape(few, -1).double().cpu()
+        if bool(((apart - first[:few]).abs() > allowed).any()):
+            return [
+                f"The prediction of {subject.name} for an example depends on the others in its batch: is a batch "
+                "normalisation in training mode? Other batches would give other results."
+            ]
+    return []
+
+
 def _alone(subject: Subject, x: Tensor, u: Tensor | None, together: Tensor, allowed: Tensor) -> list[str]:
     """How the code of an example changes if the example is alone in its batch."""
     if len(x) < 2:
