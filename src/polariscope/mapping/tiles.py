@@ -59,7 +59,7 @@ class RasterTiles:
     """Pixels from one tile to the next; the size if 0. Valid convolutions need the size less their margins."""
     keep: Literal["all", "mapped"] = "all"
     """All tiles with a label, or only tiles with a class besides the background. Scores on held-out tiles of the latter
-    are those of such tiles alone; the split :class:`MappedTiles` leaves them out of the training only."""
+    are those of such tiles alone; the split mapped-tiles leaves tiles of background out of the training only."""
     field: str = ""
     """The attribute of polygons that names their class."""
     fill: tuple[float, ...] = ()
