@@ -416,3 +416,16 @@ def test_images_of_any_file_are_resized(tmp_path) -> None:
     np.save(tmp_path / "points.npy", np.zeros((5, 3)))
     with pytest.raises(ValueError, match="resizes images, and this file holds points"):
         _ = File(str(tmp_path / "points.npy"), size=8).shape
+
+
+def test_a_folder_says_what_its_images_do_not_show(tmp_path) -> None:
+    """Without sub-folders only the order tells images apart, and by its letters img10 comes before img2."""
+    for number in range(12):
+        Image.fromarray(np.full((12, 12, 4), 9 * number, np.uint8)).save(tmp_path / f"img{number}.png")
+    notes = " ".join(read(tmp_path).assumed)
+    assert "img10.png comes before img2.png" in notes
+    assert "transparency of images is not used" in notes
+    (tmp_path / "padded").mkdir()
+    for number in range(12):
+        Image.fromarray(np.full((12, 12), 9 * number, np.uint8)).save(tmp_path / "padded" / f"img{number:02d}.png")
+    assert not any("order" in note or "transparen" in note for note in read(tmp_path / "padded").assumed)

@@ -242,7 +242,8 @@ def _read_directory(folder: Path, size: int | None) -> Found:
             f"the file {folder / data[0]}, or move it out of the folder of images"
         )
     if not data:
-        return Found(*read_folder(folder, size))
+        pictures, kinds = read_folder(folder, size)
+        return Found(pictures, kinds, assumed=pictures.assumed(folder, ordered=kinds is None))
     parts = training_and_test([folder / file for file in data if len(file.parts) == 1])
     if parts is None or any(len(file.parts) > 1 for file in data):
         # Labels alone are no data, so what is offered is the rest.

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from polariscope.foreign_files import check_regular, reading
+from polariscope.printable import one_line
 from polariscope.worlds.capacity import check_images, check_unpacked
 from polariscope.worlds.observations import HELD, Stored
 
@@ -28,11 +29,30 @@ class ImageRows(Stored):
 
     dtype = np.dtype(np.uint8)
 
-    def __init__(self, files: Sequence[Path], colour: str, size: tuple[int, int], kept: int = HELD) -> None:
-        self.files, self.colour, self.size = files, colour, size
+    def __init__(
+        self, files: Sequence[Path], colour: str, size: tuple[int, int], kept: int = HELD, transparent: bool = False
+    ) -> None:
+        self.files, self.colour, self.size, self.transparent = files, colour, size, transparent
         self.shape = (len(files), len(colour), size[1], size[0])
         self._room = kept // (self.nbytes // len(files))
         self._decoded: dict[int, NDArray[np.uint8]] = {}
+
+    def assumed(self, folder: Path, ordered: bool) -> tuple[str, ...]:
+        """What a user may not expect: transparency that does not count, and (where nothing else tells the images apart)
+        an order by letters that differs from that by numbers."""
+        notes = []
+        if self.transparent:
+            notes.append(
+                "The transparency of images is not used: a transparent pixel has the colour that the file gives."
+            )
+        names = [file.relative_to(folder).as_posix() for file in self.files] if ordered else []
+        swapped = [pair for pair in zip(names, sorted(names, key=by_number), strict=True) if pair[0] != pair[1]]
+        if swapped:
+            notes.append(
+                f"Images are in the order of the letters of their names, in which {one_line(swapped[0][0])} comes "
+                f"before {one_line(swapped[0][1])}: labels need the same order."
+            )
+        return tuple(notes)
 
     def fetch(self, index: NDArray[np.int64]) -> NDArray[Any]:
         rows = np.empty((len(index), *self.shape[1:]), np.uint8)
@@ -106,8 +126,9 @@ def _rows(files: Sequence[Path], size: int | None) -> ImageRows:
                 f"{file}: expected {seen[0][1][0]}x{seen[0][1][1]} pixels like {files[0].name}, but it has "
                 f"{extent[0]}x{extent[1]}; give a size (size=, --world.size) to resize them all"
             )
+    transparent = any(mode in ("LA", "PA", "RGBA") for mode, _ in seen)
     colour = "L" if all(mode in ("1", "L", "LA") for mode, _ in seen) else "RGB"
-    return ImageRows(files, colour, seen[0][1] if size is None else (size, size))
+    return ImageRows(files, colour, seen[0][1] if size is None else (size, size), transparent=transparent)
 
 
 def open_image(file: Path, look: Callable[[Image.Image], Any]) -> Any:
