@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from polariscope.report.study_figures import over_seeds
 from polariscope.studies.criteria import NotWorse
 from polariscope.studies.kit import Beside, Curve, Matrix, Panels, Paths, Restarts, Scatter, grid, medians
-from polariscope.studies.rows import Table
+from polariscope.studies.rows import Table, rank_correlations
 
 ROWS = [
     {"model": m, "beta": b, "seed": s, "mcc": 0.1 * b + s, "kl": 2.0 * b}
@@ -221,3 +221,9 @@ def test_not_worse_than_asks_for_the_whole_interval(behind, spread, held) -> Non
 def test_medians_are_of_the_seeds_that_have_the_column() -> None:
     rows = [{"beta": 1, "seed": seed} | ({"kl": 1.0 * seed} if seed < 2 else {}) for seed in range(5)]
     assert medians(Table(rows), ["kl"], by=["beta"]).rows == [{"beta": 1, "of_seeds": 2, "kl": 0.5}]
+
+
+def test_rank_correlations_are_of_rows_that_have_both() -> None:
+    rows = [{"a": k, "b": 2 * k} for k in range(6)]
+    del rows[0]["a"], rows[5]["b"]
+    assert rank_correlations(Table(rows), ["a"], ["b"]) == pytest.approx(1)

@@ -135,10 +135,11 @@ def leads(first: Table, second: Table, column: str, called: str) -> list[Row]:
 
 
 def rank_correlations(table: Table, rows: Sequence[str], columns: Sequence[str]) -> NDArray[Any]:
-    """Of each column of a table with each of others, over all rows; 0 where one of two is constant."""
+    """Of each column of a table with each of others, over the rows that have both; 0 where one of two is constant."""
 
     def rank(first: str, second: str) -> float:
-        one, other = table.column(first), table.column(second)
+        both = Table([row for row in table.rows if row.get(first) is not None and row.get(second) is not None])
+        one, other = both.column(first), both.column(second)
         return float(first == second) if np.ptp(one) == 0 or np.ptp(other) == 0 else spearmanr(one, other).statistic
 
     return np.array([[rank(first, second) for second in columns] for first in rows])
