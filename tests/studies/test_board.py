@@ -175,7 +175,7 @@ def test_the_committed_board_says_what_the_committed_tables_say() -> None:
     shown = on_page(file.read_text())
     same = [n for n, (_, table, _) in shown.items() if table_hash(DOCS / "results" / n / "table.parquet") == table]
     assert len(same) > len(shown) / 2, "most tables are newer than the board: make it again"
-    outcomes = {outcome.name: outcome for outcome in judge_all(DOCS / "results")[0]}
+    outcomes = {outcome.path.name: outcome for outcome in judge_all(DOCS / "results")[0]}
     for name in same:
         claims = [(str(c.verdict).replace(" ", "-"), c.text) for c in outcomes[name].claims]
         assert shown[name][2] == claims, f"{name}: make the board again"
