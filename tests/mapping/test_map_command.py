@@ -22,7 +22,7 @@ from polariscope.mapping.example import CORNER, write_example
 from polariscope.mapping.scene_maps import MapHow, map_scenes, read_how
 from polariscope.mapping.scenes import SceneFolder, scene_of
 from polariscope.mapping.scores import Agreement
-from polariscope.mapping.tiles import RasterTiles
+from polariscope.mapping.tiles import RasterTiles, tiles_inside
 from polariscope.mapping.whole import evaluate_run
 from polariscope.strict_json import json_text
 from polariscope.training.run import config_of, load_model
@@ -414,3 +414,25 @@ def test_integers_of_sixteen_bits_are_trained_on_and_mapped_as_they_are(tmp_path
     maps = map_scenes(run, SceneFolder(tmp_path / "v").scenes, tmp_path / "maps", MapHow((0.5,)))
     assert maps.maps[0].map.settings.white == 1.0
     assert maps.maps[0].map.settings.weights == config.objective.weights, "which the map undoes"
+
+
+def test_a_map_is_scored_as_it_was_made_at_any_threshold(place: Path, tmp_path: Path) -> None:
+    """At 5 %, scores had been those of a map at 4 %."""
+    run = the_run(place)
+    said(place, ["map", "apply", run.id, str(place / "valley"), "--threshold", "0.05", "--out", str(tmp_path / "low"),
+                 "--json"])  # fmt: skip
+    answer = json.loads(said(place, ["map", "evaluate", run.id, "--out", str(tmp_path / "low"), "--json"]))
+    assert answer["threshold"] == [0.05]
+    config = config_of(run)
+    tiles = tiles_inside(config.world)
+    maps = {year: rasterio.open(tmp_path / "low" / "maps" / f"valley0_{year}" / "map.tif").read(1)
+            for year in (2000, 2010)}  # fmt: skip
+    hits = mapped = 0
+    for n in config.split.parts(config.world).held_out:
+        row, column = (int(getattr(tiles.table, side)[n]) for side in ("row", "column"))
+        part = maps[(2000, 2010)[int(tiles.table.scene[n])]][row : row + 32, column : column + 32]
+        truth = tiles.target_of([n])[0]
+        mine = (part < 4) & (truth >= 0)
+        hits, mapped = hits + (mine & (truth < 4)).sum(), mapped + mine.sum()
+    total = next(row for row in answer["pixel-scores"] if row["class"] == "all classes")
+    assert float(total["precision"].split()[0]) == pytest.approx(hits / mapped, abs=6e-4)

@@ -285,8 +285,8 @@ class _Gradients:
             multiplications += call.layer.weight.numel() * (call.output.numel() // call.layer.weight.shape[0] // 2)
         for name, module in named.items():
             seen = [call for call in calls if call.layer is module]
+            # Pruned or normalised weights are computed from parameters of other names.
             own = {name for name, p in module.named_parameters(recurse=False)} <= {"weight", "bias"}
-            own &= isinstance(module.weight, nn.Parameter)  # not computed from others, as by pruning
             alone = own and all(owners[id(p)] == 1 and p.requires_grad for p in module.parameters())
             batched = len(seen) == 1 and len(seen[0].input) == len(pair)
             plain = module.padding_mode == "zeros" and module.groups == 1 if isinstance(module, nn.Conv2d) else True

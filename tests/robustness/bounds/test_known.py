@@ -251,6 +251,7 @@ def test_a_network_that_overwrites_its_numbers_is_followed_or_refused(how: str, 
         assert isinstance(result, NoBound)
         assert "overwrite its own" in result.reason
         return
+    assert len(result.by_method) == 2, "both methods follow it"
     assert result.lower.tolist() == [0, 0, 0]
     for image, label, bound in zip(x, labels, bounds(network, x, labels, norm).lower, strict=True):
         step = 0.999 * bound * functional.normalize(torch.randn(500, 2), p=2 if norm == "l2" else torch.inf, dim=1)
@@ -274,3 +275,18 @@ def test_channels_of_a_pixel_change_together() -> None:
     network = NearestNeighbour((3, 3, 3), 2, 2)
     network.remember(memory, torch.eye(2).bool(), 0)
     assert bounds(network, memory[:1], [0], "l0").lower.tolist() == [5]
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_rounding_does_not_tell_equal_examples_apart(norm: str) -> None:
+    """The distances to two equal examples differ in their last digits; infinite bounds had come of it."""
+    generator = torch.Generator().manual_seed(0)
+    memory, labels = torch.rand(200, 30, generator=generator), torch.randint(0, 2, (200,), generator=generator)
+    memory, labels = torch.cat([memory, memory[:100]]), torch.cat([labels, 1 - labels[:100]])
+    network = NearestNeighbour((30,), 2, len(memory))
+    network.remember(memory, functional.one_hot(labels, 2).bool(), 0)
+    x = 0.9 * memory[:100] + 0.05
+    nearest = torch.cdist(x, memory, compute_mode="donot_use_mm_for_euclid_dist").argmin(1) % 200
+    certified = bounds(network, x, network(x).argmax(1), norm).lower
+    assert (nearest < 100).sum() > 90
+    assert certified[(nearest < 100).numpy()].max() < 1e-6, "the nearest example has both labels"
